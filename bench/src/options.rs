@@ -33,7 +33,7 @@ impl Options {
                 "--small" => options.small = true,
                 "--minutes" => options.minutes = value()?.parse()?,
                 "--mib" => options.mib = Some(value()?.parse()?),
-                _ => return Err(format!("{word} is no option").into()),
+                _ => return Err(format!("unknown option {word}").into()),
             }
         }
         Ok(options)
@@ -44,7 +44,7 @@ impl Options {
         let dir = &self.dir;
         if !self.any_filesystem && machine::is_in_memory(dir)? {
             return Err(format!(
-                "{} lies in memory, where a sync costs nothing: name a folder on a disk with --dir, or say \
+                "{} is in memory, where a sync costs nothing: use a folder on a disk with --dir, or add \
                  --any-filesystem",
                 dir.display()
             )
@@ -61,7 +61,8 @@ impl Options {
         }
         let [needed, free] = [needed, free].map(|bytes| bytes >> 20);
         Err(format!(
-            "{} has {free} MiB of room, and this needs {needed} MiB: free some, or name another folder with --dir",
+            "{} has {free} MiB of free space, and this benchmark needs {needed} MiB: free some, or use \
+             another folder with --dir",
             dir.display()
         )
         .into())

@@ -8,13 +8,13 @@ pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let scope = Scope::parse(text);
     if let Some(scope) = &scope {
-        assert!(scope.covers(scope), "a scope that does not cover itself");
+        assert!(scope.covers(scope), "the scope covers itself");
         let whole = Scope::parse("").expect("the whole namespace");
         assert!(whole.covers(scope) && whole.address().is_none());
     }
     let Ok(address) = Address::parse(text) else { return };
     assert!(text.len() <= MAX_ADDRESS_LENGTH);
-    assert!(scope.is_some_and(|scope| scope.covers_address(&address)), "not in its own scope");
+    assert!(scope.is_some_and(|scope| scope.covers_address(&address)), "the address is in its own scope");
     let written = address.to_string();
     if is_ambiguous(&address, &written) {
         return;

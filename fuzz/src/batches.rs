@@ -18,7 +18,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(envelope.events().count(), envelope.len());
     let mut end = 0;
     for (event, range) in envelope.events().zip(envelope.ranges()) {
-        assert!(range.start >= end, "events that lie on one another");
+        assert!(range.start >= end, "events do not overlap");
         end = range.end;
         assert_eq!(event, &data[range]);
         let _ = envelope.key_of(event);
@@ -73,11 +73,14 @@ fn pack_again(envelope: &Envelope<'_>) {
     }
     assert_eq!(packer.len(), packed.len());
     let Some(batch) = packer.take() else { return };
-    let again = Envelope::open(&batch.bytes).expect("what was packed can be opened");
+    let again = Envelope::open(&batch.bytes).expect("a packed batch can be opened");
     assert_eq!(again.key(), envelope.key());
     assert_eq!(again.len(), packed.len());
     for (event, (key, body)) in again.events().zip(packed) {
         assert_eq!(again.key_of(event), Ok(key));
-        assert_eq!(decode(&Bytes::copy_from_slice(event)).expect("it was encoded").body, body);
+        assert_eq!(
+            decode(&Bytes::copy_from_slice(event)).expect("an encoded event can be decoded").body,
+            body
+        );
     }
 }

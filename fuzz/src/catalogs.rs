@@ -28,7 +28,7 @@ fn found_on_disk(record: &[u8]) {
     file.write_at(0, &[record]).expect("a write in memory");
     let found = verify_files(&*files).expect("the folder can be listed");
     assert_eq!(found.len(), 1);
-    assert_eq!(content(&files), record, "looking changes nothing");
+    assert_eq!(content(&files), record, "verifying changes nothing");
     let understood = found[0].record.is_ok();
     assert!(found[0].record.as_ref().is_ok_and(|()| found[0].hub.is_some()) || !understood);
     if understood && partitions(record) > u64::from(MAX_PARTITIONS) {
@@ -36,10 +36,10 @@ fn found_on_disk(record: &[u8]) {
     }
     let config = NamespaceConfig { durability: Durability::Memory, ..NamespaceConfig::default() };
     let opened = LocalNamespace::on(files.clone(), config, Arc::new(SystemClock));
-    let namespace = opened.expect("one bad hub does not keep the others from being served");
+    let namespace = opened.expect("the others are served although one hub is damaged");
     assert_eq!(namespace.hubs_open().len() + namespace.broken().len(), 1);
     if !understood {
-        assert_eq!(content(&files), record, "a record that is not understood is left as it is");
+        assert_eq!(content(&files), record, "an unreadable record is not changed");
         assert_eq!(namespace.broken().len(), 1);
     }
     namespace.close().expect("files in memory can be closed");
@@ -55,7 +55,7 @@ fn partitions(record: &[u8]) -> u64 {
 }
 
 fn content(files: &MemoryFiles) -> Vec<u8> {
-    let file = files.open(RECORD).expect("it is still there");
+    let file = files.open(RECORD).expect("the record still exists");
     let mut bytes = vec![0; file.len().expect("a length") as usize];
     let count = file.read_at(0, &mut bytes).expect("a read in memory");
     bytes.truncate(count);

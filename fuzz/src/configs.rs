@@ -11,8 +11,8 @@ pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match NamespaceConfig::from_json(text) {
         Ok(read) => {
-            assert_eq!(read.config.validate(), Ok(()), "what was read can be used");
-            let again = NamespaceConfig::from_json(text).expect("the same again");
+            assert_eq!(read.config.validate(), Ok(()), "a configuration that was read is valid");
+            let again = NamespaceConfig::from_json(text).expect("the same text is valid again");
             assert_eq!(again, read);
         }
         Err(refused) => {

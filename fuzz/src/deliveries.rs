@@ -45,15 +45,15 @@ fn deliver_and_receive(message: &Bytes) {
     };
     let mut bytes = b"before".to_vec();
     if deliver(message, &stamp, &mut bytes).is_err() {
-        return assert_eq!(bytes, b"before", "something is left of a refused message");
+        return assert_eq!(bytes, b"before", "a refused message leaves nothing");
     }
     let delivered = Bytes::from(bytes.split_off(6));
-    let (event, metrics) = received(&delivered).expect("what was delivered can be received");
+    let (event, metrics) = received(&delivered).expect("a delivered message can be received");
     assert_eq!((event.sequence, event.offset.clone()), (number, offset.clone()));
     assert_eq!(event.enqueued_at, Timestamp(5));
     assert_eq!(event.partition_key.as_deref(), stamp.partition_key);
     assert_eq!(metrics.as_ref(), stamp.metrics);
-    let sections = Sections::scan(message).expect("it was delivered");
+    let sections = Sections::scan(message).expect("a delivered message has sections");
     let sent = decode_leniently(message, &sections);
     assert_eq!(event.body, sent.body);
     assert_eq!(format!("{:?}", event.properties), format!("{:?}", sent.properties));

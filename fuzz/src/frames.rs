@@ -26,7 +26,7 @@ pub fn run(data: &[u8]) {
         if header.kind == TYPE_SASL {
             let _ = Sasl::read(body);
         } else if let Ok((performative, end)) = Performative::read(body) {
-            assert!(end <= body.len(), "a {} that ends behind its frame", performative.name());
+            assert!(end <= body.len(), "a {} ends after its frame", performative.name());
         }
         rest = &rest[header.size..];
     }

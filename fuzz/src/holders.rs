@@ -6,7 +6,9 @@ use ephor_core::ids::{HostName, PartitionId};
 use ephor_core::receivers::texts::{lower_epoch, stolen};
 use ephor_core::source::{OpenError, ReceiveError};
 use ephor_core::time::Timestamp;
-use ephor_wire::condition::{Condition, MAX_TEXT, Refusal, Tracking, open_error, receive_error, told_name};
+use ephor_wire::condition::{
+    Condition, MAX_TEXT, Refusal, Tracking, name_in_errors, open_error, receive_error,
+};
 
 /// The tracking suffix of a hub's texts.
 const TRACKING: Tracking<'_> = Tracking {
@@ -37,10 +39,10 @@ pub fn run(data: &[u8]) {
         for whole in [sentence, tracked] {
             let cut: String = whole.chars().take(MAX_TEXT).collect();
             if whole.chars().count() < MAX_TEXT {
-                let expected = (told_name(name), Some(epoch));
+                let expected = (name_in_errors(name), Some(epoch));
                 assert_eq!(told(whole), [expected.clone(), expected]);
             } else {
-                assert_eq!(told(cut), [(None, None), (None, None)], "read from a text that was cut");
+                assert_eq!(told(cut), [(None, None), (None, None)], "nothing is read from a truncated text");
             }
         }
     }

@@ -38,9 +38,9 @@ pub const FILES: [&str; 8] = [
 const WRITE: usize = 5;
 const REPAIR: u8 = 0x80;
 /// The maximum number of reads that any input leads to.
-const MOST_READS: usize = 100_000;
+const MAX_READS: usize = 100_000;
 /// The maximum number of partitions that are checked: further ones are alike.
-const MOST_PARTITIONS: u32 = 8;
+const MAX_PARTITIONS: u32 = 8;
 
 /// A stopped clock.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub fn run(data: &[u8]) {
     verify_files(&*files).expect("files in memory can be listed");
     for _ in 0..2 {
         let opened = LocalNamespace::on(files.clone(), config(), Arc::new(Stopped));
-        let namespace = opened.expect("what is wrong with one hub is its own affair");
+        let namespace = opened.expect("a damaged hub does not stop the namespace");
         let hubs = namespace.hubs_open();
         assert!(hubs.len() + namespace.broken().len() <= 1, "one folder is one hub");
         hubs.iter().for_each(|hub| play(hub, forged));
@@ -82,7 +82,7 @@ pub fn run(data: &[u8]) {
 
 /// Reads everything, sends one event and reads it.
 fn play(hub: &Hub, forged: bool) {
-    let partitions = hub.partition_count().min(MOST_PARTITIONS);
+    let partitions = hub.partition_count().min(MAX_PARTITIONS);
     for id in (0..partitions).map(PartitionId) {
         for start in [StartPosition::Earliest, StartPosition::EnqueuedTime(Stopped.wall()), middle(hub, id)] {
             // The position may not exist.
@@ -93,9 +93,10 @@ fn play(hub: &Hub, forged: bool) {
         let sent = at_once(hub.producer().send_batch(Target::Partition(id), [NewEvent::new("door")]));
         let Some(Ok(receipt)) = sent else { continue };
         let start = StartPosition::at(receipt.first);
-        let mut reader = at_once(hub.reader(id, start)).expect("no waiting").expect("it was just stored");
+        let mut reader =
+            at_once(hub.reader(id, start)).expect("it does not wait").expect("the event was stored");
         let read = read_all(&mut reader);
-        assert!(forged || read == Some(receipt.first), "{receipt:?} was stored, and {read:?} is read");
+        assert!(forged || read == Some(receipt.first), "{receipt:?} was stored, but {read:?} was read");
     }
     let _ = (hub.describe(), hub.damage(), hub.health());
 }
@@ -109,15 +110,15 @@ fn middle(hub: &Hub, id: PartitionId) -> StartPosition {
 /// Reads to the end, and checks that sequence numbers grow; returns the first event.
 fn read_all(reader: &mut HubReceiver) -> Option<SequenceNumber> {
     let (mut first, mut last) = (None, None);
-    for _ in 0..MOST_READS {
+    for _ in 0..MAX_READS {
         let Some(Ok(batch)) = at_once(reader.next(1_000, 1 << 20)) else { return first };
         for event in batch.events() {
-            assert!(last < Some(event.sequence), "{:?} comes behind {last:?}", event.sequence);
+            assert!(last < Some(event.sequence), "{:?} comes after {last:?}", event.sequence);
             last = Some(event.sequence);
             first = first.or(last);
         }
     }
-    panic!("reading does not come to an end");
+    panic!("reading does not end");
 }
 
 /// Polls a future once: nothing here has to wait.

@@ -15,11 +15,11 @@ use play::{Limit, Played, play};
 
 const USAGE: &str = "usage: ephor-fuzz [--cases N] [--from N] [--target NAME]
        ephor-fuzz [--seconds-each N] [--seconds-conversations N] [--from N] [--target NAME]
-  --cases N                  how many, over all targets (default 10,000)
-  --seconds-each N           CPU time for each target that is a parser, one target after the other
-  --seconds-conversations N  CPU time for all targets together that are whole conversations
-  --from N                   the first case (default 0); another one plays other inputs
-  --target NAME              one target alone";
+  --cases N                  number of cases, over all targets (default 10,000)
+  --seconds-each N           seconds of CPU time for each parser, one after the other
+  --seconds-conversations N  seconds of CPU time for all conversations together
+  --from N                   number of the first case (default 0); other cases have other inputs
+  --target NAME              run only this target";
 
 const DEFAULT_CASES: u64 = 10_000;
 
@@ -48,7 +48,7 @@ fn arguments() -> Result<Arguments, String> {
         }
     }
     if parsed.cases.is_some() && parsed.by_time() {
-        return Err(format!("--cases and --seconds-… exclude each other\n{USAGE}"));
+        return Err(format!("--cases and --seconds-… cannot be used together\n{USAGE}"));
     }
     Ok(parsed)
 }

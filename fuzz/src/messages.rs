@@ -11,7 +11,7 @@ pub fn run(data: &[u8]) {
     let message = Bytes::copy_from_slice(data);
     let strict = decode(&message);
     let Ok(sections) = Sections::scan(&message) else {
-        return assert!(strict.is_err(), "a message without sections that can be decoded");
+        return assert!(strict.is_err(), "a message without valid sections cannot be decoded");
     };
     let lenient = decode_leniently(&message, &sections);
     assert!(lenient.body.len() <= message.len());
@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
             let properties = decoded.properties.iter().count() + decoded.system_properties.iter().count();
             assert!(properties <= data.len(), "more properties than bytes");
             // Compared as text, since NaN is not equal to itself.
-            assert_eq!(format!("{lenient:?}"), format!("{decoded:?}"), "the lenient reader says the same");
+            assert_eq!(format!("{lenient:?}"), format!("{decoded:?}"), "the lenient reader returns the same");
             encode_again(decoded);
         }
         Err(malformed) => {
@@ -33,11 +33,11 @@ pub fn run(data: &[u8]) {
 /// An event that can be encoded is decoded unchanged.
 fn encode_again(decoded: Decoded) {
     let Some((event, first)) = encoded(decoded) else { return };
-    validate(&first).expect("what is encoded is valid in every section");
-    assert!(first.len() <= size_bound(&event), "larger than its bound");
-    let again = decode(&Bytes::from(first.clone())).expect("what was encoded can be decoded");
+    validate(&first).expect("every section of an encoded event is valid");
+    assert!(first.len() <= size_bound(&event), "the size is within its bound");
+    let again = decode(&Bytes::from(first.clone())).expect("an encoded event can be decoded");
     assert_eq!(again.body, event.body);
-    let (_, second) = encoded(again).expect("what came back can be sent");
+    let (_, second) = encoded(again).expect("a decoded event can be encoded");
     assert_eq!(first, second);
 }
 
@@ -48,7 +48,7 @@ fn encoded(decoded: Decoded) -> Option<(NewEvent, Vec<u8>)> {
     let written = encode(&event, &mut bytes);
     assert!(bytes.starts_with(b"before"));
     if written.is_err() {
-        assert_eq!(bytes.len(), 6, "something is left of a refused event");
+        assert_eq!(bytes.len(), 6, "a refused event leaves nothing");
         return None;
     }
     Some((event, bytes.split_off(6)))

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use crate::frames;
 
 /// The maximum size of an input.
-const LARGEST: usize = 64 << 10;
+const MAX_INPUT_LENGTH: usize = 64 << 10;
 /// Format codes and descriptors that change the meaning of the bytes after them.
 const CODES: [u8; 24] = [
     0x00, 0x40, 0x41, 0x43, 0x45, 0x52, 0x53, 0x56, 0x70, 0x73, 0x74, 0x75, 0x77, 0x80, 0x83, 0xa0, 0xa1,
@@ -25,7 +25,7 @@ pub fn input(corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {
     for _ in 0..random.usize(1..6) {
         change(&mut bytes, corpus, &mut random);
     }
-    bytes.truncate(LARGEST);
+    bytes.truncate(MAX_INPUT_LENGTH);
     bytes
 }
 

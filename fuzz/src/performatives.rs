@@ -7,7 +7,7 @@ pub fn run(data: &[u8]) {
     let Ok((performative, end)) = Performative::read(data) else { return };
     assert!(end <= data.len());
     let Some(written) = write(&performative) else { return };
-    let (again, end) = Performative::read(&written).expect("what was written can be read");
+    let (again, end) = Performative::read(&written).expect("a written value can be read");
     assert_eq!((&again, end), (&performative, written.len()));
     assert_eq!(write(&again).as_ref(), Some(&written));
 }

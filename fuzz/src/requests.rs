@@ -42,7 +42,7 @@ fn put_again(request: &Request<'_>) {
     }
     let mut message = Vec::new();
     put.write(&RequestId::number(7), "replies", &mut message);
-    let again = Request::read(&message).expect("what was written can be read");
+    let again = Request::read(&message).expect("a written value can be read");
     assert_eq!(again.id.as_ref().and_then(RequestId::as_number), Some(7));
     assert_eq!(PutToken::of(&again), Ok(put));
 }
@@ -52,7 +52,7 @@ fn ask_again(request: &Request<'_>) {
     let Ok(query) = Query::of(request, None) else { return };
     let mut message = Vec::new();
     query.write(&RequestId::number(7), "replies", request.security_token, &mut message);
-    let again = Request::read(&message).expect("what was written can be read");
+    let again = Request::read(&message).expect("a written value can be read");
     assert_eq!(again.security_token, request.security_token);
     assert_eq!(Query::of(&again, None), Ok(query));
 }
@@ -62,13 +62,13 @@ fn describe_again(response: &Response<'_>) {
     if let Ok(hub) = HubDescription::read(response) {
         let mut message = Vec::new();
         hub.write(id, &mut message);
-        let again = Response::read(&message).expect("what was written can be read");
+        let again = Response::read(&message).expect("a written value can be read");
         assert_eq!(HubDescription::read(&again), Ok(hub));
     }
     if let Ok(partition) = PartitionDescription::read(response) {
         let mut message = Vec::new();
         partition.write(id, &mut message);
-        let again = Response::read(&message).expect("what was written can be read");
+        let again = Response::read(&message).expect("a written value can be read");
         assert_eq!(PartitionDescription::read(&again), Ok(partition));
     }
 }

@@ -42,7 +42,7 @@ fn connection_string(text: &str) {
         Ok(parsed) => parsed,
         Err(refused) => return assert!(refused.to_string().len() < 512, "{refused}"),
     };
-    let again = |text: &str| ConnectionString::parse(text).expect("what was written can be read");
+    let again = |text: &str| ConnectionString::parse(text).expect("a written value can be read");
     let (whole, shown) = (parsed.reveal(), parsed.to_string());
     assert_eq!(again(&whole).reveal(), whole);
     assert_eq!(again(&shown).to_string(), shown);
@@ -80,7 +80,7 @@ fn keys(text: &str) {
         let hub = key.hub.as_ref().map(ToString::to_string).unwrap_or_default();
         written += &format!("{} {claims} {secret} {hub}\n", key.name);
     }
-    let again = parse_keys(&written).expect("what was written can be read");
+    let again = parse_keys(&written).expect("a written value can be read");
     let told = |keys: &[SharedKey]| -> Vec<_> {
         keys.iter()
             .map(|key| (key.name.clone(), key.key.reveal().to_owned(), key.claims, key.hub.clone()))
@@ -102,6 +102,9 @@ fn signed(name: &str) {
     let (signature, behind) = signature.split_once('&').expect("more fields");
     for length in 1..signature.len() {
         let cut = format!("{before}&sig={}&{behind}", &signature[..length]);
-        assert!(!Token::parse(&cut).is_ok_and(|token| token.is_signed_by(&key)), "the beginning is enough");
+        assert!(
+            !Token::parse(&cut).is_ok_and(|token| token.is_signed_by(&key)),
+            "a truncated signature is refused"
+        );
     }
 }

@@ -24,10 +24,10 @@ pub fn run(data: &[u8]) {
     places.sort_by_key(|place| place.start);
     let mut at = 0;
     for place in places {
-        assert_eq!(place.start, at, "nothing lies between sections, and none lies on another");
+        assert_eq!(place.start, at, "sections neither overlap nor leave gaps");
         at = place.end;
     }
-    assert_eq!(at, data.len(), "nothing lies behind the last section");
+    assert_eq!(at, data.len(), "nothing follows the last section");
     let body = &found.body;
     assert!(body.sections > 0 && body.whole.start < body.content.start);
     assert!(body.content.start <= body.content.end && body.content.end <= body.whole.end);

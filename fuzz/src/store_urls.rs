@@ -14,19 +14,33 @@ pub fn run(data: &[u8]) {
         // A path contains no secret, whatever it looks like.
         StoreUrl::Sqlite(_) => {
             let again = url.to_string().parse();
-            return assert_eq!(again, Ok(url.clone()), "what is shown can be read");
+            return assert_eq!(again, Ok(url.clone()), "a displayed URL can be parsed");
         }
         StoreUrl::Blob(_) if keys(text).next().is_some() => keys(text).collect(),
+        // Fields of a connection string in a URL: nothing is shown.
+        StoreUrl::Blob(_) if is_azblob(text) && before_parameters(text).contains([';', '=']) => {
+            return assert_eq!(url.to_string(), "azblob://…", "{text:?}");
+        }
         // In a connection string, a URL is where a name is expected.
-        StoreUrl::Blob(_) if !text.trim().to_ascii_lowercase().starts_with("azblob:") => return,
+        StoreUrl::Blob(_) if !is_azblob(text) => return,
         StoreUrl::Postgres(_) | StoreUrl::Blob(_) => password(text).into_iter().collect(),
     };
     // With another secret of the same length the output is the same, so it shows nothing of the secret.
-    for secret in secrets.into_iter().filter(|secret| text.matches(secret).count() == 1) {
+    // One that begins with a slash may overlap the two behind the scheme, and is not found by its text.
+    let is_found = |secret: &&str| text.matches(*secret).count() == 1 && !secret.starts_with('/');
+    for secret in secrets.into_iter().filter(is_found) {
         let other = text.replacen(secret, &"k".repeat(secret.len()), 1);
-        let other: StoreUrl = other.parse().expect("what holds another secret can be read as well");
+        let other: StoreUrl = other.parse().expect("a URL with another secret can be parsed");
         assert_eq!(format!("{url} {url:?}"), format!("{other} {other:?}"), "{text:?}");
     }
+}
+
+fn is_azblob(text: &str) -> bool {
+    text.trim().to_ascii_lowercase().starts_with("azblob:")
+}
+
+fn before_parameters(text: &str) -> &str {
+    text.split(['?', '#']).next().unwrap_or_default()
 }
 
 /// The password between the user and the host.

@@ -9,7 +9,7 @@ pub fn run(data: &[u8]) {
     let read = read_all(data);
     match Encoded::copy(data) {
         Ok(kept) => {
-            assert!(well_formed && read.is_ok(), "well-formed inside, and not outside: {read:?}");
+            assert!(well_formed && read.is_ok(), "well-formed inside but not outside: {read:?}");
             assert_eq!(kept.as_bytes(), data);
             assert!(kept.entries().count() <= data.len() && kept.names().count() <= data.len());
             read_to_the_leaves(kept.value(), data.len());
@@ -30,7 +30,7 @@ fn read_all(bytes: &[u8]) -> Result<(), Malformed> {
         }
         let skipped = reader.clone().skip();
         let value = reader.value()?;
-        assert_eq!(skipped, Ok(before..reader.at()), "skipping goes as far as reading");
+        assert_eq!(skipped, Ok(before..reader.at()), "skipping ends where reading ends");
         if let Value::Encoded(encoded) = value {
             assert_eq!(encoded, &bytes[before..reader.at()]);
         }
@@ -43,9 +43,9 @@ fn read_all(bytes: &[u8]) -> Result<(), Malformed> {
 fn rewrite(value: Value<'_>, took: usize) {
     let mut written = Vec::new();
     encode::value(&mut written, value);
-    assert!(written.len() <= took, "the shortest form of {value:?} is longer than what came");
+    assert!(written.len() <= took, "the shortest form of {value:?} is longer than its input");
     let mut again = Vec::new();
-    encode::value(&mut again, Reader::new(&written).value().expect("what was written can be read"));
+    encode::value(&mut again, Reader::new(&written).value().expect("a written value can be read"));
     assert_eq!(written, again);
 }
 
@@ -61,7 +61,7 @@ fn read_to_the_leaves(value: Value<'_>, most: usize) {
             let (descriptor, held) = value.described().expect("a described value has both halves");
             waiting.extend([descriptor, held]);
         } else if let Ok(mut items) = reader.clone().list().or_else(|_| reader.clone().map()) {
-            while let Some(item) = items.next().expect("what is well-formed can be read") {
+            while let Some(item) = items.next().expect("a well-formed value can be read") {
                 waiting.push(item);
             }
         }

@@ -10,7 +10,7 @@ use ephor_fuzz::{TARGETS, Target, corpus, frames, gateway, mutate, turn};
 /// The default number of mutations; `EPHOR_FUZZ_CASES` overrides it.
 const CASES: u64 = 1_000;
 /// The maximum size of all files of the corpus.
-const MOST_BYTES: usize = 512 << 10;
+const MAX_BYTES: usize = 512 << 10;
 
 fn cases() -> u64 {
     std::env::var("EPHOR_FUZZ_CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(CASES)
@@ -27,10 +27,10 @@ fn every_input_of_the_corpus_keeps_the_promises() {
         for (name, input) in corpus::read(target.name).unwrap() {
             bytes += input.len();
             let played = catch_unwind(|| (target.run)(&input));
-            assert!(played.is_ok(), "corpus/{}/{name} breaks a promise, as said above", target.name);
+            assert!(played.is_ok(), "corpus/{}/{name} failed: see the panic above", target.name);
         }
     }
-    assert!(bytes <= MOST_BYTES, "the corpus has {bytes} bytes; keep what is smallest");
+    assert!(bytes <= MAX_BYTES, "the corpus has {bytes} bytes: keep the smallest inputs only");
     gateway::answers();
 }
 
@@ -41,7 +41,7 @@ fn mutations_of_the_corpus_keep_the_promises() {
         let turn = turn(&TARGETS, case);
         let (target, input) = (TARGETS[turn], mutate::input(&corpus[turn], case));
         let played = catch_unwind(|| (target.run)(&input));
-        assert!(played.is_ok(), "case {case} of {} breaks a promise, as said above", target.name);
+        assert!(played.is_ok(), "case {case} of {} failed: see the panic above", target.name);
     }
     gateway::answers();
 }

@@ -87,7 +87,7 @@ fn of_host(protocol: &Protocol, state: &State, host: usize, actions: &mut Vec<Ac
         if slot.unsaved && slot.left > 0 {
             actions.push(Action::Save(host, partition));
         }
-        match slot.way {
+        match slot.disposition {
             Some(_) => actions.push(Action::GiveAway(host, partition)),
             None if slot.left > 0 && state.failures < protocol.bounds.failures => {
                 actions.push(Action::Fail(host, partition));

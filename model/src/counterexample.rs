@@ -19,7 +19,7 @@ pub fn describe(protocol: &Protocol, path: Path<State, Action>) -> Vec<String> {
             lines.extend(at_work(protocol, &state).into_iter().map(|line| format!("tick {now}: {line}")));
             if !recovery::recovers_from(protocol, &state) {
                 let attempt = recovery::attempt(protocol, &state);
-                lines.extend(attempt.into_iter().take(ATTEMPT).map(|line| format!("from then on: {line}")));
+                lines.extend(attempt.into_iter().take(ATTEMPT).map(|line| format!("afterwards: {line}")));
             }
             break;
         };
@@ -39,7 +39,7 @@ fn at_work(protocol: &Protocol, state: &State) -> Vec<String> {
     for partition in 0..protocol.bounds.partitions {
         for host in (0..protocol.bounds.hosts).filter(|host| protocol.delivers(state, *host, partition)) {
             let epoch = state.hosts[host].slots[partition].map_or(0, |slot| slot.epoch);
-            lines.push(format!("{} is at work on p{partition} in e{epoch}", NAMES[host]));
+            lines.push(format!("{} is delivering p{partition} in e{epoch}", NAMES[host]));
         }
     }
     lines

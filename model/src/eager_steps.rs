@@ -68,7 +68,7 @@ fn writes_the_same(state: &State, message: &Message) -> bool {
             .iter()
             .enumerate()
             .any(|(partition, epoch)| epoch.is_some_and(|epoch| epoch >= epoch_of(partition))),
-        Call::Save { partition, epoch, .. } => epoch >= state.partitions[usize::from(partition)].seal,
+        Call::Save { partition, epoch, .. } => epoch >= state.partitions[usize::from(partition)].fence,
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! Computes what a host may see in a scan, and what the plan tells it to do: by the real [`Watch`], [`Fleet`] and [`plan`].
+//! Computes what a host may see in a scan, and what the plan tells it to do: by the real [`LivenessTracker`], [`Fleet`] and [`plan`].
 //!
 //! Two things are left open, so that the search covers everything a real fleet could do. A heartbeat may be seen fresh or
 //! stale, whether its host is healthy or not. And since the plan breaks ties by names, all permutations of the names of
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ephor_core::balance::{Fleet, plan};
-use ephor_core::expiry::{Tolerance, Watch};
+use ephor_core::expiry::{LivenessTracker, Tolerance};
 use ephor_core::host_record::{HostRecord, HostState, HostStatistics, Want};
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::LeaseVersion;
@@ -42,7 +42,7 @@ pub struct HostView {
     /// A bit for each host that may have the partition it asks for.
     pub grants: EachPartition<u8>,
     /// The hosts that should have the partitions we own.
-    pub heirs: EachPartition<Option<u8>>,
+    pub successors: EachPartition<Option<u8>>,
 }
 
 /// A permutation of the names of hosts and the numbers of partitions.
@@ -96,15 +96,15 @@ impl Protocol {
         let id = |host: usize| self.ids[naming.hosts[host]].clone();
         let number = |partition: usize| Step::id(naming.partitions[partition]);
         let view = self.view(plan_input, stale, 0, &id, &number);
-        let mut watch = Watch::new(Tolerance::default(), ticks(LEASE));
+        let mut tracker = LivenessTracker::new(Tolerance::default(), ticks(LEASE));
         // It has watched for two leases: no host could find an owner dead earlier.
         for ago in (1..=2 * LEASE).rev() {
             let then = NOW.before(ticks(ago));
-            watch.observe(&self.view(plan_input, stale, ago, &id, &number), then, then);
+            tracker.observe(&self.view(plan_input, stale, ago, &id, &number), then, then);
         }
-        let judgement = watch.observe(&view, NOW, NOW);
+        let liveness = tracker.observe(&view, NOW, NOW);
         let partitions: Vec<PartitionId> = (0..self.bounds.partitions).map(Step::id).collect();
-        let mut fleet = Fleet::read(&view, &judgement, &partitions, ticks(OVERDUE), &self.rules);
+        let mut fleet = Fleet::read(&view, &liveness, &partitions, ticks(OVERDUE), &self.rules);
         let mut host_view = HostView::default();
         let Some(me) = fleet.member(&id(plan_input.me)) else { return host_view };
         fleet.members[me].takes_part = plan_input.leaving & bit(plan_input.me) == 0;
@@ -123,8 +123,8 @@ impl Protocol {
             host_view.claims[partition] = claims.contains(&number);
             let ask = plan.asks_of(me).find(|step| step.partition == number);
             host_view.asks[partition] = ask.and_then(|step| host_of(step.from)).map(small);
-            let heir = plan.moves.iter().find(|step| step.partition == number && step.from == me);
-            host_view.heirs[partition] = heir.and_then(|step| host_of(step.to)).map(small);
+            let successor = plan.moves.iter().find(|step| step.partition == number && step.from == me);
+            host_view.successors[partition] = successor.and_then(|step| host_of(step.to)).map(small);
             for asker in 0..hosts {
                 if member_of(asker).is_some_and(|member| plan.grants(number, me, member)) {
                     host_view.grants[partition] |= bit(asker);
@@ -187,8 +187,8 @@ impl Protocol {
                     seen.age += ticks(LEASE);
                 }
                 seen.owner = rename(lease.and_then(|lease| lease.owner));
-                seen.previous = rename(lease.and_then(|lease| lease.previous));
-                seen.heir = rename(lease.and_then(|lease| lease.heir));
+                seen.previous_owner = rename(lease.and_then(|lease| lease.previous_owner));
+                seen.successor = rename(lease.and_then(|lease| lease.successor));
                 view.leases.push(seen);
             }
         }

@@ -1,10 +1,10 @@
 //! A model of the lease protocol, searched exhaustively by a model checker. It calls the decision code of `ephor-core`.
 //!
 //! ```text
-//!   State: hosts (slots, asks, answers) + the store (leases, seals, positions) + messages in flight
+//!   State: hosts (slots, asks, answers) + the store (leases, fences, positions) + messages in flight
 //!     │
 //!     ├─ a tick passes ─ at any moment, for all hosts
-//!     ├─ a host scans ─► Watch ─► Fleet ─► plan ─► adopt, release, answer, ask, steal, claim
+//!     ├─ a host scans ─► LivenessTracker ─► Fleet ─► plan ─► adopt, release, answer, ask, steal, claim
 //!     ├─ a host renews; a pump delivers, saves, gives away, or reaches its deadline
 //!     ├─ an operator seeks; a host stops
 //!     └─ a message arrives, times out and arrives later, or is lost; an answer arrives or does not

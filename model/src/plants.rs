@@ -1,7 +1,7 @@
 //! The bugs of the simulation that the model can switch on, by itself or through `ephor-core`.
 //!
 //! Left out are an ask in the owner's record (no record is stale here), the renewal of partitions that are not served (no
-//! call is stuck here), unfit hosts (there are none) and a rewind without proof (the hub loses nothing here). A wrong wall
+//! call is stuck here), unhealthy hosts (there are none) and a rewind without proof (the hub loses nothing here). A wrong wall
 //! clock is a lease ahead here.
 
 use ephor_core::rules::plants;

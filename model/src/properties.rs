@@ -10,7 +10,7 @@ use crate::state::{State, Violation};
 /// Lists all properties.
 pub fn all(recovers: bool) -> Vec<Property<Protocol>> {
     let mut all = vec![
-        Property::always("an epoch is given out once, and only grows", |_, state: &State| {
+        Property::always("an epoch is assigned once, and epochs only grow", |_, state: &State| {
             state.violation != Some(Violation::EpochTwice)
         }),
         Property::always("no save under an older epoch than the newest", |_, state: &State| {
@@ -22,7 +22,7 @@ pub fn all(recovers: bool) -> Vec<Property<Protocol>> {
         Property::always("a save does not undo a seek", |_, state: &State| {
             state.violation != Some(Violation::SeekUndone)
         }),
-        Property::always("given away as settled means saved", |_, state: &State| {
+        Property::always("a partition given away as settled is saved", |_, state: &State| {
             state.violation != Some(Violation::Unsettled)
         }),
         Property::always("an epoch starts right after the checkpoint", |_, state: &State| {
@@ -31,11 +31,11 @@ pub fn all(recovers: bool) -> Vec<Property<Protocol>> {
         Property::always("a host serves an epoch once", |_, state: &State| {
             state.violation != Some(Violation::ServedTwice)
         }),
-        Property::always("nobody delivers a margin before its lease is over, or later", in_time),
-        Property::always("no two hosts deliver a partition at a time", alone),
-        Property::sometimes("two hosts believe that a partition is theirs", two_believe),
-        Property::sometimes("a new owner waits until the last one has stopped", |_, state: &State| {
-            slots(state).any(|(_, _, slot)| slot.quiet > 0)
+        Property::always("no host delivers later than a margin before the end of its lease", in_time),
+        Property::always("no two hosts deliver a partition at the same time", alone),
+        Property::sometimes("two hosts believe that they own a partition", two_believe),
+        Property::sometimes("a new owner waits until the previous one has stopped", |_, state: &State| {
+            slots(state).any(|(_, _, slot)| slot.takeover_delay > 0)
         }),
         Property::sometimes(
             "a request of an owner that lost its partition is in flight",
@@ -65,7 +65,7 @@ fn in_time(protocol: &Protocol, state: &State) -> bool {
     slots(state).all(|(host, partition, slot)| {
         let Some(lease) = state.partitions[partition].lease else { return false };
         let owns = lease.owner.map(usize::from) == Some(host) && lease.epoch == slot.epoch;
-        let in_time = if owns { lease.age < USABLE } else { lease.quiet > MARGIN };
+        let in_time = if owns { lease.age < USABLE } else { lease.takeover_delay > MARGIN };
         in_time || !protocol.delivers(state, host, partition)
     })
 }

@@ -5,7 +5,7 @@ use ephor_core::expiry::deadline;
 use crate::bounds::{LEASE, MARGIN, NOW, in_ticks, ticks};
 use crate::protocol::Protocol;
 use crate::scan::small;
-use crate::state::{Call, EachPartition, MAX_PARTITIONS, Message, Slot, State, Violation, Way};
+use crate::state::{Call, Disposition, EachPartition, MAX_PARTITIONS, Message, Slot, State, Violation};
 use crate::step::{Kind, Step};
 
 /// Returns the ticks until the deadline, if the renewal was sent `age` ticks ago.
@@ -18,8 +18,9 @@ impl Protocol {
     pub fn delivers(&self, state: &State, host: usize, partition: usize) -> bool {
         // The planted bug: delivers prefetched events after the deadline.
         let believed = !self.rules.loss_comes_before_delivery;
-        state.hosts[host].slots[partition]
-            .is_some_and(|slot| (slot.left > 0 || believed) && slot.quiet == 0 && slot.way.is_none())
+        state.hosts[host].slots[partition].is_some_and(|slot| {
+            (slot.left > 0 || believed) && slot.takeover_delay == 0 && slot.disposition.is_none()
+        })
     }
 }
 
@@ -27,9 +28,10 @@ impl Step<'_> {
     /// Starts the pump of a host for a partition.
     pub fn start(&mut self, host: usize, partition: usize, slot: Slot) {
         let (name, p) = (self.name(host), Step::id(partition));
-        let Slot { epoch, left, quiet, finished, .. } = slot;
+        let Slot { epoch, left, takeover_delay, finished, .. } = slot;
         self.log(format_args!(
-            "{name} serves {p:?} in e{epoch} from event {finished} on, for {left} ticks, after {quiet} of quiet"
+            "{name} serves {p:?} in e{epoch} from event {finished} on, for {left} ticks, after a delay of \
+             {takeover_delay}"
         ));
         let kept = self.state.partitions[partition];
         let record = &mut self.state.hosts[host];
@@ -80,7 +82,7 @@ impl Step<'_> {
         self.log(format_args!("{name}'s processor for {p:?} fails: the partition will be released"));
         self.state.failures += 1;
         if let Some(slot) = self.slot(host, partition) {
-            slot.way = Some(Way::Release(None));
+            slot.disposition = Some(Disposition::Release(None));
         }
     }
 
@@ -89,7 +91,7 @@ impl Step<'_> {
         let (name, p) = (self.name(host), Step::id(partition));
         let Some(slot) = self.slot(host, partition) else { return };
         let Slot { epoch, finished, before_seek, .. } = *slot;
-        self.log(format_args!("{name} sends a save of {finished} finished of {p:?} in e{epoch}"));
+        self.log(format_args!("{name} sends a save of position {finished} of {p:?} in e{epoch}"));
         let call = Call::Save { partition: small(partition), epoch, position: finished, before_seek };
         self.send(Message { host: small(host), awaited: true, call });
     }
@@ -100,12 +102,12 @@ impl Step<'_> {
         let in_order = self.protocol.rules.final_checkpoint_comes_first;
         let Some(slot) = self.slot(host, partition) else { return };
         let Slot { epoch, finished, .. } = *slot;
-        let Some(way) = slot.way else { return };
+        let Some(disposition) = slot.disposition else { return };
         // The planted bug: gives the partition away before the final checkpoint.
         let settled = !slot.unsaved || !in_order;
         self.log(format_args!("{name} closes {p:?} and gives it away in e{epoch}"));
         let partition = small(partition);
-        let call = Call::GiveAway { partition, epoch, way, settled, finished, unserved: false };
+        let call = Call::GiveAway { partition, epoch, disposition, settled, finished, unserved: false };
         self.send(Message { host: small(host), awaited: true, call });
     }
 
@@ -124,9 +126,10 @@ impl Step<'_> {
     pub fn receive_answer(&mut self, message: Message) {
         let host = usize::from(message.host);
         match message.call {
-            Call::Won { partition, epoch, age, position, quiet, before_seek } => {
+            Call::Won { partition, epoch, age, position, takeover_delay, before_seek } => {
                 let left = self.left_at_answer(age);
-                let slot = Slot { epoch, left, quiet, finished: position, before_seek, ..Slot::default() };
+                let slot =
+                    Slot { epoch, left, takeover_delay, finished: position, before_seek, ..Slot::default() };
                 self.start(host, usize::from(partition), slot);
             }
             Call::Renewed { epochs, age } => {
@@ -183,9 +186,13 @@ fn what(message: &Message) -> String {
         Call::Renew { .. } => "the renewal".into(),
         Call::Renewed { .. } => "the answer to the renewal".into(),
         Call::Save { partition, epoch, position, .. } => {
-            format!("the save of {position} finished of p{partition} in e{epoch}")
+            format!("the save of position {position} of p{partition} in e{epoch}")
         }
-        Call::GiveAway { partition, way: Way::HandOver(_), .. } => format!("the transfer of p{partition}"),
-        Call::GiveAway { partition, way: Way::Release(_), .. } => format!("the release of p{partition}"),
+        Call::GiveAway { partition, disposition: Disposition::HandOver(_), .. } => {
+            format!("the transfer of p{partition}")
+        }
+        Call::GiveAway { partition, disposition: Disposition::Release(_), .. } => {
+            format!("the release of p{partition}")
+        }
     }
 }

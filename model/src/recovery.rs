@@ -38,7 +38,7 @@ pub fn is_recovered(protocol: &Protocol, state: &State) -> bool {
         let Some(owner) = lease.owner.map(usize::from) else { return false };
         owned[owner] += 1;
         let serves = state.hosts[owner].slots[partition]
-            .is_some_and(|slot| slot.epoch == lease.epoch && slot.left > 0 && slot.way.is_none());
+            .is_some_and(|slot| slot.epoch == lease.epoch && slot.left > 0 && slot.disposition.is_none());
         serves
             && !state.hosts[owner].leaving
             && owned[owner] <= most
@@ -87,7 +87,7 @@ impl Run<'_> {
                 Action::Notice(host, partition)
             } else if slot.unsaved {
                 Action::Save(host, partition)
-            } else if slot.way.is_some() {
+            } else if slot.disposition.is_some() {
                 Action::GiveAway(host, partition)
             } else if more && self.protocol.delivers(&self.state, host, partition) {
                 Action::Deliver(host, partition)

@@ -8,7 +8,7 @@ use ephor_core::lease::Lease;
 
 use crate::bounds::{GRACE, LEASE, MARGIN, NOW, PATIENCE, STORE_NOW, in_ticks, ticks};
 use crate::host_view::{HostView, bit};
-use crate::state::{Answered, Asked, Call, ClaimReason, Message, Slot, Way};
+use crate::state::{Answered, Asked, Call, ClaimReason, Disposition, Message, Slot};
 use crate::step::{Kind, Step};
 
 impl Step<'_> {
@@ -55,24 +55,31 @@ impl Step<'_> {
             let until = deadline(NOW.before(ticks(lease.age)), ticks(LEASE), ticks(MARGIN));
             // Past the deadline it can only be claimed again, once it has expired.
             if NOW < until {
-                let quiet = if lease.previous.map(usize::from) == Some(host) { 0 } else { lease.quiet };
+                let takeover_delay = if lease.previous_owner.map(usize::from) == Some(host) {
+                    0
+                } else {
+                    lease.takeover_delay
+                };
                 let position = self.state.partitions[partition].position;
                 self.note(Kind::Adopted);
                 let left = in_ticks(until.since(NOW));
-                let slot = Slot { epoch: lease.epoch, left, quiet, finished: position, ..Slot::default() };
+                let slot =
+                    Slot { epoch: lease.epoch, left, takeover_delay, finished: position, ..Slot::default() };
                 self.start(host, partition, slot);
             }
             return;
         }
         let (name, p) = (self.name(host), Step::id(partition));
-        self.log(format_args!("{name} owns {p:?} by the store but does not serve it, and releases it"));
+        self.log(format_args!(
+            "{name} owns {p:?} according to the store but does not serve it, and releases it"
+        ));
         self.send(Message {
             host: small(host),
             awaited: true,
             call: Call::GiveAway {
                 partition: small(partition),
                 epoch: lease.epoch,
-                way: Way::Release(None),
+                disposition: Disposition::Release(None),
                 settled: !served_before,
                 finished: 0,
                 unserved: true,
@@ -92,21 +99,21 @@ impl Step<'_> {
         }
         // A handover to a host that takes no more partitions becomes a release.
         if let Some(slot) = self.slot(host, partition)
-            && let Some(Way::HandOver(to)) = slot.way
+            && let Some(Disposition::HandOver(to)) = slot.disposition
             && host_view.members & bit(usize::from(to)) == 0
         {
-            slot.way = Some(Way::Release(None));
+            slot.disposition = Some(Disposition::Release(None));
         }
         for asker in 0..self.protocol.bounds.hosts {
             let Some(asked) = wanted_by(self, asker) else { continue };
             let granted = host_view.grants[partition] & bit(asker) != 0;
             let Some(slot) = self.slot(host, partition) else { continue };
-            if slot.epoch != asked.epoch || slot.way.is_some() {
+            if slot.epoch != asked.epoch || slot.disposition.is_some() {
                 continue;
             }
             if granted {
-                slot.way = Some(Way::HandOver(small(asker)));
-                slot.quiet = 0;
+                slot.disposition = Some(Disposition::HandOver(small(asker)));
+                slot.takeover_delay = 0;
             }
             let draining = granted.then_some(PATIENCE);
             self.note(if granted { Kind::Agreed } else { Kind::Declined });
@@ -128,7 +135,7 @@ impl Step<'_> {
             asked_at: NOW.before(ticks(asked.age)),
             draining_since: asked.draining.map(|(age, promised)| (NOW.before(ticks(age)), ticks(promised))),
             // Clocks are not set here: no host corrects its answer.
-            told: None,
+            announced_end: None,
         };
         let answers: Vec<Answer> = self.state.hosts[usize::from(asked.owner)].answers[partition]
             .iter()
@@ -184,7 +191,7 @@ impl Step<'_> {
         let lease = self.state.partitions[partition].lease;
         let owned = lease.is_some_and(|lease| lease.owner.is_some());
         let reason = match (theft, owned) {
-            (true, _) => ClaimReason::Silent,
+            (true, _) => ClaimReason::Unresponsive,
             (false, true) => ClaimReason::Expired,
             (false, false) => ClaimReason::Unowned,
         };
@@ -213,7 +220,7 @@ impl Step<'_> {
         let host_views = self.protocol.host_views(&self.state, host);
         for partition in 0..self.protocol.bounds.partitions {
             if let Some(slot) = self.slot(host, partition) {
-                slot.way.get_or_insert(Way::Release(host_views[0].heirs[partition]));
+                slot.disposition.get_or_insert(Disposition::Release(host_views[0].successors[partition]));
             }
         }
     }

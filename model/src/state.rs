@@ -58,20 +58,20 @@ pub struct Slot {
     /// Ticks until its deadline, after which it must not deliver.
     pub left: u8,
     /// Ticks until the last owner has certainly stopped.
-    pub quiet: u8,
+    pub takeover_delay: u8,
     /// Events finished.
     pub finished: u8,
     /// Something finished is not known to be saved.
     pub unsaved: bool,
     /// It is being given away.
-    pub way: Option<Way>,
+    pub disposition: Option<Disposition>,
     /// It began before the last seek, in an epoch that may still write.
     pub before_seek: bool,
 }
 
 /// How a partition is given away: handed over or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Way {
+pub enum Disposition {
     /// To the host that asked.
     HandOver(u8),
     /// Released, with the host that should have it next.
@@ -106,7 +106,7 @@ pub struct Partition {
     /// The lease, once there is a record.
     pub lease: Option<Lease>,
     /// The epoch that may save.
-    pub seal: u8,
+    pub fence: u8,
     /// Events finished, by the checkpoint.
     pub position: u8,
 }
@@ -121,11 +121,11 @@ pub struct Lease {
     /// How long ago it was written.
     pub age: u8,
     /// The owner from which it was taken.
-    pub previous: Option<u8>,
+    pub previous_owner: Option<u8>,
     /// The ticks for which that owner may still deliver.
-    pub quiet: u8,
+    pub takeover_delay: u8,
     /// The host that should have it next.
-    pub heir: Option<u8>,
+    pub successor: Option<u8>,
 }
 
 /// A request or an answer in flight.
@@ -166,7 +166,7 @@ pub enum Call {
         /// The position to start at.
         position: u8,
         /// The ticks for which the last owner may still deliver.
-        quiet: u8,
+        takeover_delay: u8,
         /// Somebody sought since, and the epoch may still write.
         before_seek: bool,
     },
@@ -202,7 +202,7 @@ pub enum Call {
         /// In this epoch.
         epoch: u8,
         /// To whom.
-        way: Way,
+        disposition: Disposition,
         /// The owner says that everything finished is saved.
         settled: bool,
         /// The events that the owner finished, for the check of `settled`.
@@ -220,7 +220,7 @@ pub enum ClaimReason {
     /// Its owner stopped renewing.
     Expired,
     /// Its owner does not respond to requests.
-    Silent,
+    Unresponsive,
 }
 
 /// A property that a step violated.

@@ -6,14 +6,14 @@
 use crate::bounds::{GRACE, LEASE, OVERDUE, PATIENCE, USABLE};
 use crate::host_view::permutations;
 use crate::protocol::Protocol;
-use crate::state::{Asked, Call, Message, Slot, State, Way};
+use crate::state::{Asked, Call, Disposition, Message, Slot, State};
 
 /// Advances time by a tick.
 pub fn tick(state: &mut State) {
     for host in &mut state.hosts {
         for slot in host.slots.iter_mut().flatten() {
             slot.left = slot.left.saturating_sub(1);
-            slot.quiet = slot.quiet.saturating_sub(1);
+            slot.takeover_delay = slot.takeover_delay.saturating_sub(1);
         }
         for asked in host.asks.iter_mut().flatten() {
             asked.age = asked.age.saturating_add(1);
@@ -27,7 +27,7 @@ pub fn tick(state: &mut State) {
     }
     for lease in state.partitions.iter_mut().filter_map(|partition| partition.lease.as_mut()) {
         lease.age = lease.age.saturating_add(1);
-        lease.quiet = lease.quiet.saturating_sub(1);
+        lease.takeover_delay = lease.takeover_delay.saturating_sub(1);
     }
     for message in state.messages.iter_mut().flatten() {
         if let Call::Claim { age, .. }
@@ -47,8 +47,8 @@ pub fn reduce(state: &mut State) {
         // The age of a lease matters until it has expired; of a free one, until it is overdue.
         let most = if lease.owner.is_some() { LEASE + OVERDUE } else { OVERDUE };
         lease.age = lease.age.min(most);
-        if lease.quiet == 0 {
-            lease.previous = None;
+        if lease.takeover_delay == 0 {
+            lease.previous_owner = None;
         }
     }
     let epochs = state.partitions.map(|partition| partition.lease.map_or(0, |lease| lease.epoch));
@@ -59,8 +59,8 @@ pub fn reduce(state: &mut State) {
                 *served = 0;
             }
         }
-        for slot in host.slots.iter_mut().flatten().filter(|slot| slot.way.is_some()) {
-            slot.quiet = 0;
+        for slot in host.slots.iter_mut().flatten().filter(|slot| slot.disposition.is_some()) {
+            slot.takeover_delay = 0;
         }
         for asked in host.asks.iter_mut().flatten() {
             *asked = match asked.draining {
@@ -128,16 +128,16 @@ pub fn renamings(hosts: usize, partitions: usize) -> Vec<(Vec<usize>, Vec<usize>
 fn renamed(state: &State, hosts: &[usize], partitions: &[usize]) -> State {
     let mut new = *state;
     let host = |old: u8| crate::scan::small(hosts[usize::from(old)]);
-    let way = |old: Way| match old {
-        Way::HandOver(to) => Way::HandOver(host(to)),
-        Way::Release(heir) => Way::Release(heir.map(host)),
+    let disposition = |old: Disposition| match old {
+        Disposition::HandOver(to) => Disposition::HandOver(host(to)),
+        Disposition::Release(successor) => Disposition::Release(successor.map(host)),
     };
     for (from, to) in hosts.iter().enumerate() {
         let (old, record) = (&state.hosts[from], &mut new.hosts[*to]);
         record.leaving = old.leaving;
         for (from, to) in partitions.iter().enumerate() {
             record.slots[*to] = old.slots[from].map(|mut slot| {
-                slot.way = slot.way.map(way);
+                slot.disposition = slot.disposition.map(disposition);
                 slot
             });
             record.asks[*to] = old.asks[from].map(|asked| Asked { owner: host(asked.owner), ..asked });
@@ -152,12 +152,12 @@ fn renamed(state: &State, hosts: &[usize], partitions: &[usize]) -> State {
         new.partitions[*to] = state.partitions[from];
         if let Some(lease) = &mut new.partitions[*to].lease {
             lease.owner = lease.owner.map(host);
-            lease.previous = lease.previous.map(host);
-            lease.heir = lease.heir.map(host);
+            lease.previous_owner = lease.previous_owner.map(host);
+            lease.successor = lease.successor.map(host);
         }
     }
     for message in new.messages.iter_mut().flatten() {
-        *message = renamed_message(message, &host, &way, partitions);
+        *message = renamed_message(message, &host, &disposition, partitions);
     }
     sort(&mut new);
     new
@@ -166,7 +166,7 @@ fn renamed(state: &State, hosts: &[usize], partitions: &[usize]) -> State {
 fn renamed_message(
     message: &Message,
     host: &impl Fn(u8) -> u8,
-    way: &impl Fn(Way) -> Way,
+    disposition: &impl Fn(Disposition) -> Disposition,
     partitions: &[usize],
 ) -> Message {
     let mut new = *message;
@@ -176,9 +176,9 @@ fn renamed_message(
         Call::Claim { partition, .. } | Call::Won { partition, .. } | Call::Save { partition, .. } => {
             number(partition);
         }
-        Call::GiveAway { partition, way: to, .. } => {
+        Call::GiveAway { partition, disposition: to, .. } => {
             number(partition);
-            *to = way(*to);
+            *to = disposition(*to);
         }
         Call::Renew { epochs, .. } => {
             let old = *epochs;

@@ -66,7 +66,7 @@ pub enum Kind {
 impl Kind {
     /// All kinds, with their descriptions.
     pub const ALL: [(Self, &str); 25] = [
-        (Self::Claimed, "claimed, nobody owned it"),
+        (Self::Claimed, "claimed, it had no owner"),
         (Self::TakenOver, "claimed, its owner had stopped renewing"),
         (Self::Stolen, "stolen, its owner did not answer"),
         (Self::ClaimRefused, "a claim refused"),
@@ -79,7 +79,7 @@ impl Kind {
         (Self::HandedOver, "handed over"),
         (Self::Adopted, "found owned, and served"),
         (Self::Released, "released"),
-        (Self::ReleasedUnserved, "released, nobody served it"),
+        (Self::ReleasedUnserved, "released, no host served it"),
         (Self::GiveAwayRefused, "a transfer or release refused"),
         (Self::Delivered, "an event delivered"),
         (Self::Saved, "a checkpoint saved"),

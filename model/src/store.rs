@@ -12,7 +12,7 @@ use ephor_core::store::SaveRequest;
 
 use crate::bounds::{LEASE, STORE_NOW, in_ticks, ticks};
 use crate::protocol::Protocol;
-use crate::state::{Call, ClaimReason, EachPartition, Lease, Message, State, Violation, Way};
+use crate::state::{Call, ClaimReason, Disposition, EachPartition, Lease, Message, State, Violation};
 use crate::step::{Kind, Step};
 
 /// The version of a current lease.
@@ -47,9 +47,9 @@ impl Protocol {
             acquired_at: STORE_NOW - ticks(lease.age),
             renewed_at: STORE_NOW - ticks(lease.age),
             revision: CURRENT,
-            previous: lease.previous.map(|host| self.host_id(host)),
-            previous_until: STORE_NOW + ticks(lease.quiet),
-            heir: lease.heir.map(|host| self.host_id(host)),
+            previous_owner: lease.previous_owner.map(|host| self.host_id(host)),
+            previous_owner_until: STORE_NOW + ticks(lease.takeover_delay),
+            successor: lease.successor.map(|host| self.host_id(host)),
         })
     }
 
@@ -58,9 +58,9 @@ impl Protocol {
             owner: record.owner.as_ref().and_then(|id| self.host_index(id)),
             epoch: small(record.epoch),
             age: in_ticks(STORE_NOW.since(record.renewed_at)),
-            previous: record.previous.as_ref().and_then(|id| self.host_index(id)),
-            quiet: in_ticks(record.previous_until.since(STORE_NOW)),
-            heir: record.heir.as_ref().and_then(|id| self.host_index(id)),
+            previous_owner: record.previous_owner.as_ref().and_then(|id| self.host_index(id)),
+            takeover_delay: in_ticks(record.previous_owner_until.since(STORE_NOW)),
+            successor: record.successor.as_ref().and_then(|id| self.host_index(id)),
         }
     }
 }
@@ -119,13 +119,13 @@ impl Step<'_> {
 
     fn write_change(&mut self, partition: usize, change: &Change) {
         let old = self.state.partitions[partition];
-        let newest = old.seal.max(old.lease.map_or(0, |lease| lease.epoch));
+        let newest = old.fence.max(old.lease.map_or(0, |lease| lease.epoch));
         let new = small(change.lease.epoch);
         let released = matches!(change.history.reason, ephor_core::history::ChangeReason::Released(_));
         if if released { new != newest } else { new <= newest } {
             self.violate(Violation::EpochTwice);
         }
-        self.state.partitions[partition].seal = small(change.seal);
+        self.state.partitions[partition].fence = small(change.fence);
         self.write_lease(partition, &change.lease);
     }
 
@@ -149,22 +149,23 @@ impl Step<'_> {
             cause: match reason {
                 ClaimReason::Unowned => ClaimCause::Unowned,
                 ClaimReason::Expired => ClaimCause::Expired,
-                ClaimReason::Silent => ClaimCause::Silent,
+                ClaimReason::Unresponsive => ClaimCause::Unresponsive,
             },
         };
-        let seal = stored(self.state.partitions[partition].seal);
+        let fence = stored(self.state.partitions[partition].fence);
         let change =
-            record::claim(old.as_ref(), seal, &request, STORE_NOW, &self.protocol.rules).expect(EPOCHS);
+            record::claim(old.as_ref(), fence, &request, STORE_NOW, &self.protocol.rules).expect(EPOCHS);
         let (name, p) = (self.name(host), Step::id(partition));
         let Some(change) = change else {
             self.note(Kind::ClaimRefused);
-            return self
-                .log(format_args!("the store refuses {name}'s claim of {p:?}: it is not as it was seen"));
+            return self.log(format_args!(
+                "the store refuses {name}'s claim of {p:?}: the lease has changed since it was read"
+            ));
         };
         self.note(match reason {
             ClaimReason::Unowned => Kind::Claimed,
             ClaimReason::Expired => Kind::TakenOver,
-            ClaimReason::Silent => Kind::Stolen,
+            ClaimReason::Unresponsive => Kind::Stolen,
         });
         let reason = &change.history.reason;
         self.log(format_args!("the store gives {p:?} to {name} in {:?}: {reason}", change.lease.epoch));
@@ -173,14 +174,15 @@ impl Step<'_> {
             return self.note_late();
         }
         let lease = self.protocol.lease(&change.lease);
-        let quiet = if lease.previous == Some(host) { 0 } else { lease.quiet };
+        let takeover_delay = if lease.previous_owner == Some(host) { 0 } else { lease.takeover_delay };
         let position = self.where_to_begin(partition, viewed_position);
         let partition = u8::try_from(partition).unwrap_or_default();
-        let call = Call::Won { partition, epoch: lease.epoch, age, position, quiet, before_seek: false };
+        let call =
+            Call::Won { partition, epoch: lease.epoch, age, position, takeover_delay, before_seek: false };
         self.send(Message { host, awaited: true, call });
     }
 
-    /// Returns the position for a won claim: the checkpoint after the seal was set.
+    /// Returns the position for a won claim: the checkpoint after it was fenced.
     fn where_to_begin(&self, partition: usize, viewed_position: u8) -> u8 {
         // The planted bug: uses the position of the view, although others may have saved since.
         let believed = !self.protocol.rules.claims_bring_the_checkpoint;
@@ -227,21 +229,21 @@ impl Step<'_> {
         let checkpoint = Checkpoint {
             position: position(old.position),
             log: None,
-            epoch: stored(old.seal),
+            epoch: stored(old.fence),
             saved_at: STORE_NOW,
         };
-        let record = CheckpointRecord { seal: stored(old.seal), checkpoint: Some(checkpoint) };
+        let record = CheckpointRecord { fence: stored(old.fence), checkpoint: Some(checkpoint) };
         let token = self.protocol.token(host, partition, epoch);
         let request = SaveRequest::new(&token, &position(to), log);
         let verdict = record::save(&record, &request, STORE_NOW, &self.protocol.rules);
         let (name, p) = (self.name(host), Step::id(partition));
-        let newest = old.seal.max(old.lease.map_or(0, |lease| lease.epoch));
+        let newest = old.fence.max(old.lease.map_or(0, |lease| lease.epoch));
         match &verdict {
             SaveVerdict::Write(written) => {
                 let new = finished(&written.position);
                 self.note(Kind::Saved);
                 self.log(format_args!(
-                    "the store saves {new} finished of {p:?} for {name} in {:?}",
+                    "the store saves position {new} of {p:?} for {name} in {:?}",
                     token.epoch
                 ));
                 if epoch < newest {
@@ -255,11 +257,12 @@ impl Step<'_> {
                 }
                 self.state.partitions[partition].position = new;
             }
-            SaveVerdict::Behind(_) => self.log(format_args!("{p:?} is further ahead than {name} would save")),
-            SaveVerdict::Fenced { seal } => {
+            SaveVerdict::Behind(_) => self
+                .log(format_args!("the checkpoint of {p:?} is already after the position that {name} saves")),
+            SaveVerdict::Fenced { epoch } => {
                 self.note(Kind::SaveRefused);
                 self.log(format_args!(
-                    "the store refuses {name}'s save of {p:?} in {:?}: sealed with {seal:?}",
+                    "the store refuses {name}'s save of {p:?} in {:?}: fenced at {epoch:?}",
                     token.epoch
                 ));
             }
@@ -279,35 +282,37 @@ impl Step<'_> {
 
     fn apply_give_away(&mut self, message: Message) {
         let Message { host, awaited, call } = message;
-        let Call::GiveAway { partition, epoch, way, settled, finished, unserved } = call else { return };
+        let Call::GiveAway { partition, epoch, disposition, settled, finished, unserved } = call else {
+            return;
+        };
         let partition = usize::from(partition);
         let old = self.protocol.lease_record(&self.state, partition);
-        let seal = stored(self.state.partitions[partition].seal);
+        let fence = stored(self.state.partitions[partition].fence);
         let token = self.protocol.token(host, partition, epoch);
-        let change = match way {
-            Way::HandOver(to) => {
+        let change = match disposition {
+            Disposition::HandOver(to) => {
                 let to = self.protocol.host_id(to);
                 let request = TransferRequest { token, to, duration: ticks(LEASE), settled };
-                record::transfer(old.as_ref(), seal, &request, STORE_NOW).expect(EPOCHS)
+                record::transfer(old.as_ref(), fence, &request, STORE_NOW).expect(EPOCHS)
             }
-            Way::Release(heir) => {
+            Disposition::Release(successor) => {
                 let cause = if unserved { ReleaseCause::Unserved } else { ReleaseCause::Shutdown };
-                let heir = heir.map(|heir| self.protocol.host_id(heir));
-                let request = ReleaseRequest { token, cause, heir, settled };
-                record::release(old.as_ref(), seal, &request, STORE_NOW)
+                let successor = successor.map(|successor| self.protocol.host_id(successor));
+                let request = ReleaseRequest { token, cause, successor, settled };
+                record::release(old.as_ref(), fence, &request, STORE_NOW)
             }
         };
         let (name, p) = (self.name(host), Step::id(partition));
         match &change {
             Some(change) => {
-                self.note(match way {
-                    Way::HandOver(_) => Kind::HandedOver,
-                    Way::Release(_) if unserved => Kind::ReleasedUnserved,
-                    Way::Release(_) => Kind::Released,
+                self.note(match disposition {
+                    Disposition::HandOver(_) => Kind::HandedOver,
+                    Disposition::Release(_) if unserved => Kind::ReleasedUnserved,
+                    Disposition::Release(_) => Kind::Released,
                 });
                 let to = change.lease.owner.as_ref().map_or("nobody", |id| id.name.as_str());
                 let word = if settled { ", settled" } else { "" };
-                self.log(format_args!("{p:?} goes from {name} to {to} in {:?}{word}", change.lease.epoch));
+                self.log(format_args!("{p:?} moves from {name} to {to} in {:?}{word}", change.lease.epoch));
                 if settled && self.state.partitions[partition].position < finished {
                     self.violate(Violation::Unsettled);
                 }
@@ -316,7 +321,7 @@ impl Step<'_> {
             None => {
                 self.note(Kind::GiveAwayRefused);
                 self.log(format_args!(
-                    "the store does not take {p:?} from {name}: it is not its own any more"
+                    "the store refuses to take {p:?} from {name}: it is no longer the owner"
                 ));
             }
         }
@@ -330,10 +335,10 @@ impl Step<'_> {
     /// Lets an operator seek a partition back to its beginning.
     pub fn seek(&mut self, partition: usize) {
         let old = self.protocol.lease_record(&self.state, partition);
-        let seal = stored(self.state.partitions[partition].seal);
+        let fence = stored(self.state.partitions[partition].fence);
         let p = Step::id(partition);
         let change =
-            record::seek(old.as_ref(), seal, p, "a person", STORE_NOW, &self.protocol.rules).expect(EPOCHS);
+            record::seek(old.as_ref(), fence, p, "a person", STORE_NOW, &self.protocol.rules).expect(EPOCHS);
         self.note(Kind::Sought);
         self.log(format_args!("a person moves {p:?} back to its beginning, in {:?}", change.lease.epoch));
         self.state.seeks += 1;
@@ -344,10 +349,10 @@ impl Step<'_> {
 
     /// Marks pumps and messages from before a seek, which must not save over it. Those of older epochs are fenced anyway.
     fn mark_before_seek(&mut self, partition: usize) {
-        let seal = self.state.partitions[partition].seal;
+        let fence = self.state.partitions[partition].fence;
         for host in &mut self.state.hosts {
             if let Some(slot) = &mut host.slots[partition] {
-                slot.before_seek |= slot.epoch >= seal;
+                slot.before_seek |= slot.epoch >= fence;
             }
         }
         for message in self.state.messages.iter_mut().flatten() {
@@ -356,7 +361,7 @@ impl Step<'_> {
                 | Call::Save { partition: of, epoch, before_seek, .. }
                     if usize::from(*of) == partition =>
                 {
-                    *before_seek |= *epoch >= seal;
+                    *before_seek |= *epoch >= fence;
                 }
                 _ => {}
             }

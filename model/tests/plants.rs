@@ -1,6 +1,6 @@
 //! Tests that every planted bug gives a counterexample.
 
-#![allow(clippy::print_stdout, reason = "what was found is worth reading")]
+#![allow(clippy::print_stdout, reason = "the findings are printed")]
 
 use ephor_core::rules::Rules;
 use ephor_model::bounds::Bounds;
@@ -15,15 +15,15 @@ fn found(rules: Rules) -> Findings {
 
 /// The property that each violates first, and a text that its counterexample must contain.
 const EXPECTED: [(&str, &str, &str); 9] = [
-    ("fence", "no save under an older epoch", "the store saves 1 finished of p0"),
-    ("epoch", "an epoch is given out once", "its owner stopped renewing"),
-    ("order", "given away as settled means saved", "settled"),
-    ("clock", "nobody delivers", "is at work on p0"),
-    ("deadline", "nobody delivers", "is at work on p0"),
+    ("fence", "no save under an older epoch", "the store saves position 1 of p0"),
+    ("epoch", "an epoch is assigned once", "its owner stopped renewing"),
+    ("order", "a partition given away as settled is saved", "settled"),
+    ("clock", "no host delivers", "is delivering p0"),
+    ("deadline", "no host delivers", "is delivering p0"),
     ("checkpoint", "right after the checkpoint", "serves p0 in e2 from event 0 on"),
-    ("prefetch", "nobody delivers", "is at work on p0"),
-    ("restart", "an epoch is given out once", "the store gives p0"),
-    ("seek", "an epoch is given out once", "a person moves p0 back"),
+    ("prefetch", "no host delivers", "is delivering p0"),
+    ("restart", "an epoch is assigned once", "the store gives p0"),
+    ("seek", "an epoch is assigned once", "a person moves p0 back"),
 ];
 
 #[test]

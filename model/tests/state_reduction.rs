@@ -41,7 +41,7 @@ fn walk(reduced: &Protocol, full: &Protocol, seed: u64) {
         let mut folded = long;
         state_reduction::reduce(&mut folded);
         assert_eq!(short, folded, "seed {seed}, step {step}: {action:?}");
-        if short.partitions.iter().any(|kept| kept.seal > 200) {
+        if short.partitions.iter().any(|kept| kept.fence > 200) {
             return;
         }
     }

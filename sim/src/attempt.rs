@@ -14,8 +14,8 @@ use crate::scenario::Scenario;
 
 /// A failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Broken {
-    /// The kind of the failure. Two runs break the same promise if these words are the same.
+pub struct RunFailure {
+    /// The kind of the failure. Two runs break the same promise if this text is the same.
     pub promise: String,
     /// The partition, if it is about one.
     pub partition: Option<u32>,
@@ -26,7 +26,7 @@ pub struct Broken {
 /// The result of a run, however it ended.
 pub struct Attempt {
     /// The failure, if there was one.
-    pub broken: Option<Broken>,
+    pub broken: Option<RunFailure>,
     /// The history, up to the panic if there was one.
     pub history: History,
     /// The outcome, unless the run ended with a panic.
@@ -45,23 +45,23 @@ pub(crate) fn attempt_run(run: Run) -> Attempt {
     match catch_unwind(AssertUnwindSafe(|| run.play())) {
         Ok(outcome) => Attempt { broken: broken(&outcome), history, outcome: Some(outcome) },
         Err(payload) => {
-            let what = LAST_PANIC.take().unwrap_or_else(|| message(&*payload));
-            history.tell(format_args!("VIOLATION: {what}"));
-            let broken = Broken { promise: words(&what), partition: None, what };
+            let what = LAST_PANIC.take().unwrap_or_else(|| panic_message(&*payload));
+            history.append(format_args!("VIOLATION: {what}"));
+            let broken = RunFailure { promise: without_details(&what), partition: None, what };
             Attempt { broken: Some(broken), history, outcome: None }
         }
     }
 }
 
 /// The failure of a run, by its kind. Only this function reads the judge's verdict.
-fn broken(outcome: &Outcome) -> Option<Broken> {
+fn broken(outcome: &Outcome) -> Option<RunFailure> {
     let verdict = outcome.violation.as_ref()?;
     let (partition, what) = (verdict.partition.map(|partition| partition.0), verdict.what.clone());
-    Some(Broken { promise: format!("{}: {}", verdict.promise, words(&what)), partition, what })
+    Some(RunFailure { promise: format!("{}: {}", verdict.promise, without_details(&what)), partition, what })
 }
 
 /// The words of a sentence without its numbers, names and data.
-fn words(text: &str) -> String {
+fn without_details(text: &str) -> String {
     let plain = text.split('{').next().unwrap_or(text);
     let kept = plain.split_whitespace().filter(|word| {
         word.trim_end_matches(&[',', ':', '.'][..]).chars().all(|letter| letter.is_ascii_lowercase())
@@ -75,27 +75,27 @@ thread_local! {
 }
 
 /// Stops the printing of panics, for the whole process: each run reports its own, with its location.
-pub fn keep_panics_for_the_report() {
+pub fn capture_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or(String::new(), |place| format!(" at {place}"));
-        LAST_PANIC.set(Some(format!("{}{place}", message(panic.payload()))));
+        LAST_PANIC.set(Some(format!("{}{place}", panic_message(panic.payload()))));
     }));
 }
 
-fn message(payload: &(dyn Any + Send)) -> String {
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-    format!("a panic: {}", text.unwrap_or("without words"))
+    format!("a panic: {}", text.unwrap_or("without a message"))
 }
 
-impl Broken {
+impl RunFailure {
     /// The partition that it is about.
     pub fn partition(&self) -> Option<PartitionId> {
         self.partition.map(PartitionId)
     }
 }
 
-impl std::fmt::Display for Broken {
+impl std::fmt::Display for RunFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.what)?;
         self.partition().map_or(Ok(()), |partition| write!(f, " on {partition:?}"))
@@ -107,14 +107,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_is_known_by_its_words_and_not_by_numbers_and_names() {
-        assert_eq!(words("a save in e1 was accepted after e2 began"), "a save in was accepted after began");
+    fn a_failure_is_recognized_without_its_numbers_and_names() {
         assert_eq!(
-            words("owned by Some(host-1#3fa0), which is not alive"),
-            words("owned by None, which is not alive")
+            without_details("a save in e1 was accepted after e2 began"),
+            "a save in was accepted after began"
         );
-        assert_eq!(words("the load is not even: {\"host-1\": 3}"), "the load is not even:");
-        assert_ne!(words("the epoch went from e1 to e1"), words("the checkpoint moved back from #1 to #0"));
+        assert_eq!(
+            without_details("the partition is owned by Some(host-1#3fa0), which does not run"),
+            without_details("the partition is owned by None, which does not run")
+        );
+        assert_eq!(without_details("the load is not even: {\"host-1\": 3}"), "the load is not even:");
+        assert_ne!(
+            without_details("the epoch went from e1 to e1"),
+            without_details("the checkpoint moved back from #1 to #0")
+        );
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn as_i128(duration: Duration) -> i128 {
 }
 
 fn assert_ppm(rate_ppm: i32) {
-    assert!(i128::from(rate_ppm) >= -MILLION, "a clock that runs back is none: {rate_ppm} ppm");
+    assert!(i128::from(rate_ppm) >= -MILLION, "a clock cannot run backwards: {rate_ppm} ppm");
 }
 
 /// The clock of a machine, as an object to pass around. In a run the store has a clock of its own, and the
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a clock that runs back")]
+    #[should_panic(expected = "a clock cannot run backwards")]
     fn a_clock_does_not_run_back() {
         MachineClock::new(Duration::ZERO, -1_000_001);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::menu::Fault;
+use crate::fault_catalog::Fault;
 
 /// The state of a partition when a fault hit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -166,6 +166,9 @@ fn reaches_host(fault: Fault, state: HostCondition) -> bool {
             | Fault::Leave
             | Fault::LongStop
             | Fault::StoreHangsAtStop
+            | Fault::StopTwice
+            | Fault::StopCallerLeaves
+            | Fault::StopDuringStart
             | Fault::Pause
             | Fault::Suspend
             | Fault::Freeze,
@@ -177,7 +180,10 @@ fn reaches_host(fault: Fault, state: HostCondition) -> bool {
             | Fault::BrokenUpgrade
             | Fault::Leave
             | Fault::LongStop
-            | Fault::StoreHangsAtStop,
+            | Fault::StoreHangsAtStop
+            | Fault::StopTwice
+            | Fault::StopCallerLeaves
+            | Fault::StopDuringStart,
             HostCondition::Stopping,
         ) => false,
         _ => true,
@@ -206,13 +212,14 @@ fn hits_a_host(fault: Fault) -> bool {
             | Fault::Retention
             | Fault::RetentionOvertakes
             | Fault::HubDamaged
+            | Fault::HubCompacted
             | Fault::ForeignReader
             | Fault::Seek
     )
 }
 
 /// At most this many missing combinations are named; after thousands of seeds there are fewer.
-const MOST_NAMED: usize = 40;
+const MAX_NAMED: usize = 40;
 
 fn table<S: Copy + Ord + fmt::Debug>(
     f: &mut fmt::Formatter<'_>,
@@ -238,7 +245,7 @@ impl fmt::Display for Coverage {
         table(f, "fault \\ state of a partition", &PartitionState::ALL, &self.partitions)?;
         writeln!(f)?;
         table(f, "fault \\ state of a host", &HostCondition::ALL, &self.hosts)?;
-        writeln!(f, "\nfaults on the way, by call:")?;
+        writeln!(f, "\nnetwork faults, by call:")?;
         for (call, count) in &self.calls {
             writeln!(f, "{call:<34}{count:>10}")?;
         }
@@ -247,10 +254,10 @@ impl fmt::Display for Coverage {
         if count == 0 {
             return write!(f, "\nevery combination that can occur has occurred");
         }
-        holes.truncate(MOST_NAMED);
+        holes.truncate(MAX_NAMED);
         write!(f, "\n{count} combinations never occurred: {}", holes.join("; "))?;
-        if count > MOST_NAMED {
-            write!(f, "; and {} more: too few seeds", count - MOST_NAMED)?;
+        if count > MAX_NAMED {
+            write!(f, "; and {} more: too few seeds", count - MAX_NAMED)?;
         }
         Ok(())
     }

@@ -10,19 +10,19 @@ use fastrand::Rng;
 
 use crate::executor::{Handle, Machine};
 
-/// The environment of one life of a machine, up to its next crash. After the crash it starts nothing any
-/// more; ask [`Handle::environment`] for the next one.
+/// The environment of one generation of a machine, up to its next crash. After the crash it starts nothing
+/// any more; ask [`Handle::environment`] for the next one.
 #[derive(Debug)]
 pub struct SimEnvironment {
     handle: Handle,
     machine: Machine,
-    life: u32,
+    generation: u32,
     random: Mutex<Rng>,
 }
 
 impl SimEnvironment {
-    pub(crate) fn new(handle: Handle, machine: Machine, life: u32, random: Rng) -> Self {
-        Self { handle, machine, life, random: Mutex::new(random) }
+    pub(crate) fn new(handle: Handle, machine: Machine, generation: u32, random: Rng) -> Self {
+        Self { handle, machine, generation, random: Mutex::new(random) }
     }
 
     /// The machine that this is the environment of.
@@ -30,9 +30,9 @@ impl SimEnvironment {
         self.machine
     }
 
-    /// The number of crashes of the machine before this life.
-    pub fn life(&self) -> u32 {
-        self.life
+    /// The number of crashes of the machine before this generation.
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 }
 
@@ -52,7 +52,7 @@ impl Environment for SimEnvironment {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) -> TaskHandle {
-        let task = self.handle.spawn_in_life(self.machine, self.life, task);
+        let task = self.handle.spawn_in_generation(self.machine, self.generation, task);
         TaskHandle::new(move || task.abort())
     }
 
@@ -131,14 +131,14 @@ mod tests {
     }
 
     #[test]
-    fn every_life_has_chance_of_its_own_and_a_seed_repeats_it() {
+    fn every_generation_has_its_own_random_numbers_and_a_seed_repeats_them() {
         let draws = |seed| {
             let executor = Executor::new(seed);
             let machine = executor.add_machine("host");
             let first = executor.environment(machine);
             executor.crash(machine);
             let second = executor.environment(machine);
-            assert_eq!((first.life(), second.life(), second.machine()), (0, 1, machine));
+            assert_eq!((first.generation(), second.generation(), second.machine()), (0, 1, machine));
             [first.random(), first.random(), second.random(), second.random()]
         };
         assert_eq!(draws(7), draws(7));

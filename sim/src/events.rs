@@ -1,21 +1,22 @@
-//! The events of the simulation. Each carries the generation of the hub's log (`life`) that it was sent to.
+//! The events of the simulation. Each carries the generation of the hub's log (property `life`) that it was sent to.
 
 use bytes::Bytes;
 use ephor::Event;
 use ephor_core::event::{NewEvent, Value};
 
-const LIFE: &str = "life";
+/// The name of the event property.
+const LOG_GENERATION: &str = "life";
 
 /// A new event, marked with this generation of the log.
-pub(crate) fn stamped(body: Bytes, life: usize) -> NewEvent {
-    let properties = [(LIFE, Value::from(life as i64))].into_iter().collect();
+pub(crate) fn stamped(body: Bytes, log_generation: usize) -> NewEvent {
+    let properties = [(LOG_GENERATION, Value::from(log_generation as i64))].into_iter().collect();
     NewEvent { properties, ..NewEvent::new(body) }
 }
 
 /// The generation of the log that an event was sent to; the first one if it is not marked.
-pub(crate) fn life_of(event: &Event) -> usize {
-    match event.properties.get(LIFE) {
-        Some(Value::Int(life)) => usize::try_from(*life).unwrap_or_default(),
+pub(crate) fn log_generation_of(event: &Event) -> usize {
+    match event.properties.get(LOG_GENERATION) {
+        Some(Value::Int(log_generation)) => usize::try_from(*log_generation).unwrap_or_default(),
         _ => 0,
     }
 }

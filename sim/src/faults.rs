@@ -36,26 +36,26 @@ pub enum FaultKind {
 /// Called with every fault when it takes effect: its kind, the call, and the partition.
 pub type FaultObserver<Call> = Arc<dyn Fn(FaultKind, Call, Option<PartitionId>) + Send + Sync>;
 
-/// A duration drawn evenly from `least` to `most`.
+/// A duration drawn evenly from `min` to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// The shortest duration.
-    pub least: Duration,
+    pub min: Duration,
     /// The longest duration.
-    pub most: Duration,
+    pub max: Duration,
 }
 
 impl Latency {
-    /// A range from `least` to `most` milliseconds.
-    pub const fn milliseconds(least: u64, most: u64) -> Self {
-        Self { least: Duration::from_millis(least), most: Duration::from_millis(most) }
+    /// A range from `min` to `max` milliseconds.
+    pub const fn milliseconds(min: u64, max: u64) -> Self {
+        Self { min: Duration::from_millis(min), max: Duration::from_millis(max) }
     }
 
     /// Draws a duration, to the microsecond: enough to tell events apart.
     pub fn draw(&self, random: &mut Rng) -> Duration {
         let microseconds = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let least = microseconds(self.least);
-        Duration::from_micros(random.u64(least..=microseconds(self.most).max(least)))
+        let min = microseconds(self.min);
+        Duration::from_micros(random.u64(min..=microseconds(self.max).max(min)))
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
         let mut random = Rng::with_seed(1);
         let latency = Latency::milliseconds(2, 5);
         let draws: Vec<Duration> = (0..1_000).map(|_| latency.draw(&mut random)).collect();
-        assert!(draws.iter().all(|draw| (latency.least..=latency.most).contains(draw)));
+        assert!(draws.iter().all(|draw| (latency.min..=latency.max).contains(draw)));
         assert!(draws.iter().max() > draws.iter().min());
         assert_eq!(Latency::milliseconds(0, 0).draw(&mut random), Duration::ZERO);
         assert_eq!(Latency::milliseconds(3, 1).draw(&mut random), Duration::from_millis(3));

@@ -1,33 +1,27 @@
-//! The hosts of a run: starts them, and crashes, pauses or disturbs them.
+//! The hosts of a run: crashes, pauses and disturbs them. `starting` and `stopping` start and stop them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ephor::environment::Environment;
 use ephor::memory::{MemoryHub, MemoryStore};
-use ephor::{
-    BuildError, ErrorHandler, EventProcessorHost, EventProcessorOptions, EventSource, HostBuilder, HostError,
-    HostId, PartitionError, StartError,
-};
+use ephor::{EventProcessorHost, EventSource, HostId};
 use ephor_core::host_record::HostState;
 use ephor_core::ids::{GroupId, LogId, PartitionId};
 use ephor_core::rules::Rules;
 use ephor_core::store::Store;
-use fastrand::Rng;
+use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
 use crate::coverage::{Coverage, HostCondition};
 use crate::executor::{Handle, Machine};
-use crate::faults::FaultKind;
-use crate::guest::Guest;
 use crate::history::History;
-use crate::judge::{Judge, Promise, Told};
-use crate::processor::{ProcessorFaults, SimProcessor};
-use crate::scenario::{Scenario, Style};
-use crate::source::{SlowSource, SourceFaults, Word};
-use crate::store::{FaultyStore, StoreFaults};
-use crate::watched::Watch;
+use crate::judge::Judge;
+use crate::processor::ProcessorFaults;
+use crate::scenario::{HostConfig, Scenario};
+use crate::source::SourceFaults;
+use crate::stopping::PendingStops;
+use crate::store::StoreFaults;
+use crate::user_code::UserCode;
 
 /// The parts that all hosts of a run share.
 #[derive(Clone)]
@@ -37,7 +31,7 @@ pub(crate) struct World {
     pub(crate) hub: MemoryHub,
     pub(crate) store: MemoryStore,
     /// The user's own store, which is used instead of `store`.
-    pub(crate) foreign: Option<Arc<dyn Store>>,
+    pub(crate) user_store: Option<Arc<dyn Store>>,
     /// The machine whose clock the store uses.
     pub(crate) store_clock: Machine,
     /// The faults of the store for all hosts.
@@ -47,7 +41,7 @@ pub(crate) struct World {
     pub(crate) coverage: Arc<Mutex<Coverage>>,
     pub(crate) rules: Rules,
     /// The user's own parts of the run.
-    pub(crate) guest: Guest,
+    pub(crate) user_code: UserCode,
 }
 
 impl World {
@@ -73,7 +67,7 @@ impl World {
 
     /// The store that all hosts use.
     pub(crate) fn any_store(&self) -> Arc<dyn Store> {
-        self.foreign.clone().unwrap_or_else(|| Arc::new(self.store.clone()))
+        self.user_store.clone().unwrap_or_else(|| Arc::new(self.store.clone()))
     }
 
     /// The group that all hosts work for.
@@ -92,10 +86,10 @@ pub(crate) fn log_of(hub: &MemoryHub) -> Option<LogId> {
 pub(crate) struct SimHost {
     pub(crate) name: String,
     pub(crate) machine: Machine,
-    pub(crate) style: Style,
+    pub(crate) config: HostConfig,
     pub(crate) process: Option<Arc<EventProcessorHost>>,
-    /// Set while it is stopping; the flag is true once it has stopped.
-    pub(crate) stopping: Option<Arc<AtomicBool>>,
+    /// Set while it is stopping.
+    pub(crate) stopping: Option<PendingStops>,
     /// True once it has left for good: it is not started again.
     pub(crate) gone: bool,
     /// True while its clock stands still.
@@ -110,13 +104,13 @@ pub(crate) struct SimHost {
 }
 
 /// The longest `close` without faults.
-const A_CLOSE: Duration = Duration::from_millis(30);
+const MAX_CLOSE: Duration = Duration::from_millis(30);
 
 /// The user code of the simulation without faults.
-pub(crate) fn good_day(scenario: &Scenario) -> ProcessorFaults {
+pub(crate) fn fault_free(scenario: &Scenario) -> ProcessorFaults {
     ProcessorFaults {
         call: scenario.call,
-        close: A_CLOSE,
+        close: MAX_CLOSE,
         fail: 0.0,
         panic: 0.0,
         block: 0.0,
@@ -137,7 +131,7 @@ impl SimHost {
         Self {
             machine: world.handle.add_machine(name),
             name: name.to_owned(),
-            style: world.scenario.style.clone(),
+            config: world.scenario.config.clone(),
             process: None,
             stopping: None,
             gone: false,
@@ -146,153 +140,15 @@ impl SimHost {
             rate_ppm: 0,
             store: Arc::default(),
             source: Arc::default(),
-            processor: Arc::new(Mutex::new(good_day(&world.scenario))),
+            processor: Arc::new(Mutex::new(fault_free(&world.scenario))),
         }
-    }
-
-    /// Starts the process, unless it runs. Returns false if one is still stopping.
-    pub(crate) fn start(&mut self, world: &World) -> bool {
-        self.reap();
-        if self.stopping.is_some() {
-            return false;
-        }
-        if self.process.is_some() || self.gone {
-            return true;
-        }
-        world.history.tell(format_args!("{} starts", self.name));
-        world.judge.lets_go(self.machine);
-        let environment: Arc<dyn Environment> = Arc::new(world.handle.environment(self.machine));
-        let random = world.handle.fork_random();
-        let builder = EventProcessorHost::builder_from(
-            Arc::new(self.way_to_hub(world)),
-            Arc::new(self.way_to_store(world)),
-        )
-        .host_name(self.name.clone())
-        .environment(environment.clone())
-        .options(EventProcessorOptions { on_error: Some(self.ears(world)), ..self.options(world) })
-        .manager_options(self.style.manager_options())
-        .rules(world.rules);
-        let built = match &world.guest.build {
-            Some(build) => build(builder, self.watch(world, environment)),
-            None => self.with_processor(world, builder, environment, random),
-        };
-        let process = Arc::new(built.expect("the options of a scenario are valid"));
-        self.process = Some(process.clone());
-        let (history, judge, name) = (world.history.clone(), world.judge.clone(), self.name.clone());
-        world.handle.spawn_on(self.machine, async move {
-            if let Err(error) = process.start().await {
-                history.tell(format_args!("{name} does not start: {error}"));
-                if matches!(error, StartError::AnotherHub { .. }) {
-                    judge.object(Promise::LoopNeverDies, None, format!("{name} does not start: {error}"));
-                }
-            }
-        });
-        true
-    }
-
-    /// The options of its host: drawn, or the user's.
-    fn options(&self, world: &World) -> EventProcessorOptions {
-        world.guest.options(self.style.options(&world.scenario))
-    }
-
-    /// Builds a host with the simulation's own processor.
-    fn with_processor(
-        &self,
-        world: &World,
-        builder: HostBuilder,
-        environment: Arc<dyn Environment>,
-        random: Rng,
-    ) -> Result<EventProcessorHost, BuildError> {
-        let (judge, machine, faults) = (world.judge.clone(), self.machine, self.processor.clone());
-        let random = Mutex::new(random);
-        let (handle, afterthoughts) = (world.handle.clone(), Arc::new(Mutex::new(vec![])));
-        builder.processor(move |_| SimProcessor {
-            judge: judge.clone(),
-            handle: handle.clone(),
-            machine,
-            environment: environment.clone(),
-            faults: faults.clone(),
-            random: random.lock().unwrap_or_else(PoisonError::into_inner).fork(),
-            old: None,
-            broken: false,
-            afterthoughts: afterthoughts.clone(),
-        })
-    }
-
-    fn watch(&self, world: &World, environment: Arc<dyn Environment>) -> Watch {
-        Watch {
-            judge: world.judge.clone(),
-            machine: self.machine,
-            environment,
-            skipped: world.guest.skipped.clone(),
-            faults: self.processor.clone(),
-        }
-    }
-
-    /// Passes the errors that the host reports to the judge.
-    fn ears(&self, world: &World) -> ErrorHandler {
-        let (judge, machine) = (world.judge.clone(), self.machine);
-        ErrorHandler::new(move |error| {
-            let (partition, error) = match error {
-                HostError::Partition { partition, error } => (partition, error),
-                // There is only one hub, and only user code may panic.
-                HostError::AnotherHub { .. } | HostError::Fault { .. } | HostError::TaskEnded { .. } => {
-                    return judge.object(Promise::LoopNeverDies, None, error.to_string());
-                }
-                _ => return,
-            };
-            match error {
-                PartitionError::LostGround(ground) => judge.lost_ground(machine, *partition, ground),
-                PartitionError::Processing { .. } => judge.tells_of_failure(*partition, Told::Handler),
-                _ => {}
-            }
-        })
-    }
-
-    fn way_to_store(&self, world: &World) -> FaultyStore {
-        // The judge uses the options that the host really has.
-        let EventProcessorOptions { checkpoint, failure, process_timeout, .. } = self.options(world);
-        let style = Style { checkpoint, failure, process_timeout, ..self.style.clone() };
-        let (judge, machine) = (world.judge.clone(), self.machine);
-        FaultyStore::new(&world.handle, world.any_store(), self.store.clone())
-            .with_common(world.common.clone())
-            .with_distance(world.scenario.distance)
-            .with_observer(self.observer(world, "store"))
-            .with_introduction(Arc::new(move |record| judge.meets(record, machine, &style)))
-    }
-
-    fn way_to_hub(&self, world: &World) -> SlowSource {
-        let observer = self.observer(world, "hub");
-        let (judge, machine) = (world.judge.clone(), self.machine);
-        let ear = Arc::new(move |word: Word<'_>| match word {
-            Word::Opens(request) => judge.reads(machine, request),
-            Word::Displaced(partition, epoch) => judge.displaced(machine, partition, epoch),
-        });
-        let hub = Arc::new(world.hub.clone());
-        SlowSource::observed(&world.handle, hub, self.source.clone(), observer, ear)
-    }
-
-    /// Counts a network fault, and writes it to the history.
-    fn observer<Call: std::fmt::Debug>(
-        &self,
-        world: &World,
-        place: &'static str,
-    ) -> Arc<dyn Fn(FaultKind, Call, Option<PartitionId>) + Send + Sync> {
-        let (world, name, machine) = (world.clone(), self.name.clone(), self.machine);
-        Arc::new(move |kind, call, partition| {
-            world.history.tell(format_args!("{place}: {kind:?} hits {call:?} of {name} {partition:?}"));
-            let hit = partition.map_or_else(|| world.judge.owned_by(machine), |partition| vec![partition]);
-            world.cover(&format!("{place}: {kind:?}"), &hit);
-            let mut coverage = world.coverage.lock().unwrap_or_else(PoisonError::into_inner);
-            coverage.call(format!("{place}: {kind:?} in {call:?}"));
-        })
     }
 
     /// Ends the process from one moment to the next.
     pub(crate) fn crash(&mut self, world: &World) {
         if self.process.is_some() {
             self.wake(world);
-            world.judge.lets_go(self.machine);
+            world.judge.note_process_gone(self.machine);
             world.handle.crash(self.machine);
             self.process = None;
             self.stopping = None;
@@ -301,7 +157,7 @@ impl SimHost {
 
     /// Notices that a stop is over.
     pub(crate) fn reap(&mut self) {
-        if self.stopping.as_ref().is_some_and(|stopped| stopped.load(Ordering::Relaxed)) {
+        if self.stopping.as_ref().is_some_and(PendingStops::is_zero) {
             self.stopping = None;
             self.process = None;
         }
@@ -310,35 +166,35 @@ impl SimHost {
     /// Pauses the process, and its clock with it if `frozen`.
     pub(crate) fn pause(&mut self, world: &World, frozen: bool) {
         world.handle.pause(self.machine);
-        world.judge.disturbed(self.machine, Duration::ZERO);
-        world.judge.stands(self.machine, Duration::ZERO);
+        world.judge.note_fault(self.machine, Duration::ZERO);
+        world.judge.note_time_fault(self.machine, Duration::ZERO);
         self.frozen |= frozen;
         if frozen {
-            world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, STANDS_STILL));
+            world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, STOPPED_CLOCK_PPM));
         }
     }
 
     /// Lets the machine sleep: nothing runs, and its clock goes on.
     pub(crate) fn fall_asleep(&mut self, world: &World) {
         world.handle.pause(self.machine);
-        world.judge.falls_asleep(self.machine);
+        world.judge.note_sleep(self.machine);
         self.asleep = true;
     }
 
     /// Lets the process go on, and its clock, too.
     pub(crate) fn wake(&mut self, world: &World) {
         if std::mem::take(&mut self.asleep) {
-            world.judge.wakes_up(self.machine);
+            world.judge.note_wake_up(self.machine);
             world.handle.resume(self.machine);
             return;
         }
         if std::mem::take(&mut self.frozen) {
             let rate = self.rate_ppm;
             world.handle.change_clock(self.machine, |clock, now| clock.run_at(now, rate));
-            world.judge.clock_stood(self.machine);
+            world.judge.note_clock_stopped(self.machine);
         }
-        world.judge.disturbed(self.machine, Duration::ZERO);
-        world.judge.stands(self.machine, Duration::ZERO);
+        world.judge.note_fault(self.machine, Duration::ZERO);
+        world.judge.note_time_fault(self.machine, Duration::ZERO);
         world.handle.resume(self.machine);
     }
 
@@ -352,8 +208,14 @@ impl SimHost {
 
     /// Sets the faults of its connection to the store.
     pub(crate) fn set_store(&self, world: &World, faults: StoreFaults) {
-        world.judge.store_is_bad(self.machine, faults.is_bad());
+        world.judge.note_store_bad(self.machine, faults.is_bad());
         set(&self.store, faults);
+    }
+
+    /// Lets its store hang until this time, at a stop.
+    pub(crate) fn hang_store(&self, world: &World, until: Monotonic) {
+        world.judge.note_store_hangs(self.machine);
+        set(&self.store, StoreFaults::hanging(until));
     }
 
     /// True if it runs and is not stopping.
@@ -379,13 +241,13 @@ impl SimHost {
             Some(HostState::Active) => HostCondition::Active,
             Some(HostState::Standby) => HostCondition::Standby,
             Some(HostState::Draining) => HostCondition::Draining,
-            Some(HostState::Unfit) => HostCondition::Unfit,
+            Some(HostState::Unhealthy) => HostCondition::Unfit,
         }
     }
 }
 
 /// The rate of a clock that does not move.
-const STANDS_STILL: i32 = -1_000_000;
+const STOPPED_CLOCK_PPM: i32 = -1_000_000;
 
 /// Replaces the value in a lock.
 pub(crate) fn set<T>(place: &Mutex<T>, value: T) {

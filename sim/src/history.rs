@@ -34,10 +34,10 @@ impl History {
         Self { clock: Arc::new(clock), lines: Arc::default() }
     }
 
-    /// Appends a line: `history.tell(format_args!("{host} claims {partition:?}"))`.
+    /// Appends a line: `history.append(format_args!("{host} claims {partition:?}"))`.
     ///
     /// The `Display` of `what` must not write to this history.
-    pub fn tell(&self, what: impl fmt::Display) {
+    pub fn append(&self, what: impl fmt::Display) {
         let Monotonic(now) = self.clock.now();
         self.with(|lines| {
             let start = lines.text.len();
@@ -68,10 +68,10 @@ impl History {
         self.with(|lines| lines.text.clone())
     }
 
-    /// The last `most` lines.
-    pub fn tail(&self, most: usize) -> String {
+    /// The last `max` lines.
+    pub fn tail(&self, max: usize) -> String {
         self.with(|lines| {
-            let left_out = lines.ends.len().saturating_sub(most);
+            let left_out = lines.ends.len().saturating_sub(max);
             let start = left_out.checked_sub(1).map_or(0, |last| lines.ends[last].1);
             lines.text[start..].to_owned()
         })
@@ -96,9 +96,9 @@ impl History {
         self.lines().into_iter().find(|(_, text)| text.starts_with(beginning)).map(|(at, _)| at)
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Lines) -> T) -> T {
+    fn with<T>(&self, access: impl FnOnce(&mut Lines) -> T) -> T {
         // The history matters most after a panic, so a poisoned lock is ignored.
-        look(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+        access(&mut self.lines.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     fn a_line_carries_the_time() {
         let history = History::new(Stopped(12_345_678_901));
         assert!(history.is_empty());
-        history.tell("host-3 claims p7");
+        history.append("host-3 claims p7");
         assert_eq!(history.text(), "[  12.345s] host-3 claims p7\n");
         assert_eq!(format!("{history:?}"), format!("History(1 lines, {})", history.fingerprint()));
     }
@@ -137,8 +137,8 @@ mod tests {
     fn lines_come_back_with_their_time_and_are_found_by_their_beginning() {
         let history = History::new(Stopped(61_000_000_007));
         assert!(history.lines().is_empty());
-        history.tell("host-3 claims [p7] now");
-        history.tell("it is done");
+        history.append("host-3 claims [p7] now");
+        history.append("it is done");
         let at = Duration::from_nanos(61_000_000_007);
         assert_eq!(history.lines(), [(at, "host-3 claims [p7] now".into()), (at, "it is done".into())]);
         assert_eq!(history.time_of("it is"), Some(at));
@@ -150,7 +150,7 @@ mod tests {
         let history = History::new(Stopped(0));
         assert_eq!(history.tail(2), "");
         for word in ["one", "two", "three"] {
-            history.clone().tell(word);
+            history.clone().append(word);
         }
         assert_eq!(history.len(), 3);
         assert_eq!(history.tail(0), "");
@@ -162,8 +162,8 @@ mod tests {
     fn the_fingerprint_is_of_every_byte() {
         let (a, b) = (History::new(Stopped(0)), History::new(Stopped(1_000_000)));
         assert_eq!(a.fingerprint(), b.fingerprint());
-        a.tell("same words");
-        b.tell("same words");
+        a.append("same words");
+        b.append("same words");
         assert_ne!(a.fingerprint(), b.fingerprint());
         let mut whole = Fingerprint::default();
         whole.add(a.text().as_bytes());

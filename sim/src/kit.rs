@@ -72,16 +72,16 @@ use ephor_core::store::Store;
 use ephor_core::time::Clock;
 
 use crate::attempt::{Attempt, attempt_run};
-use crate::guest::Guest;
+use crate::observed_processor::ObservedProcessor;
 use crate::reduce::{Limits, search};
 use crate::run::Run;
 pub use crate::scenario::Fault;
-use crate::scenario::{Ending, Scenario, Style};
+use crate::scenario::{Ending, HostConfig, Scenario};
 use crate::story::Story;
-use crate::watched::Watched;
+use crate::user_code::UserCode;
 
 /// A reduction takes at most this many plays, so that a test ends in reasonable time.
-const PLAYS: usize = 200;
+const MAX_PLAYS: usize = 200;
 
 /// Plays one fleet for each of these seeds.
 pub fn seeds(seeds: Range<u64>) -> Seeds {
@@ -158,7 +158,7 @@ impl Seeds {
             }
             report.seeds += 1;
             if let Some(outcome) = played.outcome {
-                report.faults += outcome.acts as u64;
+                report.faults += outcome.injections as u64;
                 report.finished += outcome.figures.finished;
             }
         }
@@ -171,13 +171,13 @@ fn play(scenario: Scenario, set_up: &dyn Fn(&mut World)) -> (Scenario, Attempt) 
     let mut world = World::default();
     set_up(&mut world);
     let scenario = world.shape(scenario);
-    let run = Run::with_guest(scenario.clone(), Rules::default(), world.guest);
+    let run = Run::with_user_code(scenario.clone(), Rules::default(), world.user_code);
     (scenario, attempt_run(run))
 }
 
 /// Reduces a failing seed, and tells its story.
 fn explain(seed: u64, set_up: &dyn Fn(&mut World)) -> Failure {
-    let limits = Limits { plays: PLAYS, ..Limits::default() };
+    let limits = Limits { plays: MAX_PLAYS, ..Limits::default() };
     let (first, _) = play(Scenario::draw(seed), set_up);
     let reduced = search(first, limits, &|scenario| {
         let (_, played) = play(scenario, set_up);
@@ -185,12 +185,13 @@ fn explain(seed: u64, set_up: &dyn Fn(&mut World)) -> Failure {
     });
     let Some(mut reduced) = reduced else {
         let broken =
-            "it did not break it again; does something in it depend on real time or real chance?".to_owned();
+            "the failure did not occur again; does your code depend on real time or real random numbers?"
+                .to_owned();
         return Failure {
             seed,
             broken,
             faults: 0,
-            story: "(no story: no two runs of it are the same)".to_owned(),
+            story: "(no story: two runs of this seed differ)".to_owned(),
         };
     };
     let mut world = World::default();
@@ -199,7 +200,7 @@ fn explain(seed: u64, set_up: &dyn Fn(&mut World)) -> Failure {
     Failure {
         seed,
         broken: reduced.broken.to_string(),
-        faults: reduced.scenario.acts.len(),
+        faults: reduced.scenario.injections.len(),
         story: Story::new(&reduced, None).to_string(),
     }
 }
@@ -207,10 +208,10 @@ fn explain(seed: u64, set_up: &dyn Fn(&mut World)) -> Failure {
 /// The parts that you bring into a fleet. The simulation supplies all others.
 #[derive(Default)]
 pub struct World {
-    guest: Guest,
+    user_code: UserCode,
     events: Option<u32>,
     faults: Option<Box<dyn Fn(Fault) -> bool>>,
-    stumbles: bool,
+    processor_faults: bool,
 }
 
 impl World {
@@ -218,25 +219,25 @@ impl World {
     /// random numbers.
     ///
     /// Its options are the usual ones, unless [`World::options`] says otherwise. The simulation does not make
-    /// it fail or hang, unless [`World::the_processor_stumbles`]. Crashes, pauses, and faults of store and
+    /// it fail or hang, unless [`World::inject_processor_faults`]. Crashes, pauses, and faults of store and
     /// hub stay.
     pub fn processor<P: EventProcessor>(
         &mut self,
         make: impl Fn(Arc<dyn Environment>, &PartitionContext) -> P + Send + Sync + 'static,
     ) {
         let make = Arc::new(make);
-        self.guest.build = Some(Arc::new(move |builder, watch| {
+        self.user_code.build = Some(Arc::new(move |builder, observer| {
             let make = make.clone();
             builder.processor(move |context| {
-                Watched::new(make(watch.environment.clone(), context), watch.clone())
+                ObservedProcessor::new(make(observer.environment.clone(), context), observer.clone())
             })
         }));
     }
 
     /// Lets calls of the processor also take long, fail, panic and not return for a while, before or after
     /// your own code has run. If the failure policy skips events, it skips some.
-    pub fn the_processor_stumbles(&mut self) {
-        self.stumbles = true;
+    pub fn inject_processor_faults(&mut self) {
+        self.processor_faults = true;
     }
 
     /// Adds a condition that must hold for every event in the end. If called several times, all conditions
@@ -246,7 +247,7 @@ impl World {
     /// seen: before a position that an operator's seek moved, before the position where reading began, and
     /// those that the failure policy skipped.
     pub fn every_event(&mut self, holds: impl Fn(PartitionId, &Event) -> bool + Send + Sync + 'static) {
-        self.guest.conditions.push(Arc::new(holds));
+        self.user_code.conditions.push(Arc::new(holds));
     }
 
     /// Sets the options of all hosts. Without this they are the usual ones, with batches of up to twenty
@@ -254,18 +255,18 @@ impl World {
     ///
     /// The simulation still chooses the initial position, the reaction to a lost position, and `on_error`.
     pub fn options(&mut self, options: EventProcessorOptions) {
-        self.guest.options = Some(options);
+        self.user_code.options = Some(options);
     }
 
     /// Sets the bodies of the events, by their number. Without this a body is the number, as text.
     pub fn bodies<B: Into<Bytes>>(&mut self, body: impl Fn(u32) -> B + Send + Sync + 'static) {
-        self.guest.body = Some(Arc::new(move |number| body(number).into()));
+        self.user_code.body = Some(Arc::new(move |number| body(number).into()));
     }
 
-    /// Limits the number of events that are sent to `most`, and at least one. Without this it is some
+    /// Limits the number of events that are sent to `max`, and at least one. Without this it is some
     /// thousands.
-    pub fn events(&mut self, most: u32) {
-        self.events = Some(most.max(1));
+    pub fn events(&mut self, max: u32) {
+        self.events = Some(max.max(1));
     }
 
     /// Limits the faults that may happen. Without this all of them may: each seed draws some from
@@ -279,41 +280,43 @@ impl World {
     ///
     /// It is never restored from a copy, as the simulation's own is.
     pub fn store(&mut self, make: impl Fn(Arc<dyn Clock>) -> Arc<dyn Store> + Send + Sync + 'static) {
-        self.guest.store = Some(Arc::new(make));
+        self.user_code.store = Some(Arc::new(make));
     }
 
     /// Changes a scenario for the user's parts. Doing it twice changes nothing more.
     fn shape(&self, mut scenario: Scenario) -> Scenario {
         if let Some(may_happen) = &self.faults {
-            scenario.acts.retain(|act| may_happen(act.fault));
+            scenario.injections.retain(|injection| may_happen(injection.fault));
         }
-        if self.guest.store.is_some() {
-            scenario.acts.retain(|act| act.fault != Fault::StoreRestored);
+        if self.user_code.store.is_some() {
+            scenario.injections.retain(|injection| injection.fault != Fault::StoreRestored);
         }
-        if self.guest.build.is_some() {
-            scenario.acts.retain(|act| !is_of_the_code(act.fault, self.stumbles));
+        if self.user_code.build.is_some() {
+            scenario
+                .injections
+                .retain(|injection| !is_processor_fault(injection.fault, self.processor_faults));
             if scenario.ending == Ending::OneBroken {
-                scenario.ending = Ending::Well;
+                scenario.ending = Ending::Healthy;
             }
             scenario.call = std::time::Duration::ZERO;
             scenario.by_hand = 0.0;
-            self.dress(&mut scenario.style);
-            self.dress(&mut scenario.upgraded);
-        } else if let Some(options) = &self.guest.options {
-            wear(&mut scenario.style, options);
-            wear(&mut scenario.upgraded, options);
+            self.configure(&mut scenario.config);
+            self.configure(&mut scenario.upgraded);
+        } else if let Some(options) = &self.user_code.options {
+            copy_options(&mut scenario.config, options);
+            copy_options(&mut scenario.upgraded, options);
         }
-        scenario.events = self.events.map_or(scenario.events, |most| most.min(scenario.events));
+        scenario.events = self.events.map_or(scenario.events, |max| max.min(scenario.events));
         scenario
     }
 
-    fn dress(&self, style: &mut Style) {
+    fn configure(&self, config: &mut HostConfig) {
         let usual = EventProcessorOptions {
-            max_batch_size: style.max_batch_size,
+            max_batch_size: config.max_batch_size,
             ..EventProcessorOptions::default()
         };
-        wear(style, self.guest.options.as_ref().unwrap_or(&usual));
-        style.max_partitions = None;
+        copy_options(config, self.user_code.options.as_ref().unwrap_or(&usual));
+        config.max_partitions = None;
     }
 }
 
@@ -324,18 +327,20 @@ impl fmt::Debug for World {
 }
 
 /// Copies the options to the style, from which the judge knows them.
-fn wear(style: &mut Style, options: &EventProcessorOptions) {
-    style.max_batch_size = options.max_batch_size;
-    style.checkpoint = options.checkpoint.clone();
-    style.failure = options.failure;
-    style.process_timeout = options.process_timeout;
+fn copy_options(config: &mut HostConfig, options: &EventProcessorOptions) {
+    config.max_batch_size = options.max_batch_size;
+    config.checkpoint = options.checkpoint.clone();
+    config.failure = options.failure;
+    config.process_timeout = options.process_timeout;
 }
 
 /// True for faults that only the simulation's own processor can have.
-fn is_of_the_code(fault: Fault, stumbles: bool) -> bool {
+fn is_processor_fault(fault: Fault, processor_faults: bool) -> bool {
     match fault {
-        Fault::SlowProcessor | Fault::FailingProcessor | Fault::HangingProcessor => !stumbles,
-        Fault::LongStop | Fault::StoreHangsAtStop => !stumbles,
+        Fault::SlowProcessor | Fault::FailingProcessor | Fault::HangingProcessor => !processor_faults,
+        Fault::LongStop | Fault::StoreHangsAtStop | Fault::StopTwice | Fault::StopCallerLeaves => {
+            !processor_faults
+        }
         Fault::BlockedProcessor | Fault::OddCheckpoints => true,
         _ => false,
     }

@@ -6,7 +6,7 @@
 //!             ├─ machine "host-0" ─ SimEnvironment ─► a host, its pumps, its processors
 //!             ├─ machine "host-1" ─ SimEnvironment      │           │
 //!             │      each may pause, crash, drift       ▼           ▼
-//!             └─ the world ◄───────────────────── FaultyStore   SlowSource
+//!             └─ the world ◄───────────────────── FaultyStore   FaultySource
 //!                  requests in flight, store, hub: they go on when a caller is gone
 //! ```
 //!
@@ -22,9 +22,9 @@
 //! | a call that outlives its caller | `network` |
 //! | a store behind a bad network | [`store`] |
 //! | a hub behind a bad network | [`source`] |
-//! | the catalogue of faults | [`menu`] |
+//! | the catalogue of faults | [`fault_catalog`] |
 //! | the scenario that a seed stands for | [`scenario`] |
-//! | fault injection | `acts` |
+//! | fault injection | `injection` |
 //! | the simulated user code, and how it fails | [`processor`] |
 //! | playing a seed | [`run`] |
 //! | a run that may panic | [`attempt`] |
@@ -33,29 +33,29 @@
 //! | the moves that a change takes, and the time without a reader | [`moves`] |
 //! | fleets of growing size, and their cost | [`scale`] |
 //! | the promises that must always hold | [`judge`] |
-//! | a processor or a store of your own in all this | [`kit`], `guest`, `watched` |
+//! | a processor or a store of your own in all this | [`kit`], `user_code`, `observed_processor` |
 //! | bugs that it must notice | [`plants`] |
 //! | which fault hit which state | [`coverage`] |
 //! | the log of a run, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
-mod acts;
 pub mod attempt;
 pub mod clock;
 pub mod coverage;
 pub mod environment;
 mod events;
 pub mod executor;
+pub mod fault_catalog;
 pub mod faults;
 pub mod fingerprint;
 mod fleet;
-mod guest;
 pub mod history;
+mod injection;
 pub mod judge;
 pub mod kit;
-pub mod menu;
 pub mod moves;
 mod network;
+mod observed_processor;
 pub use ephor_core::rules::plants;
 pub mod processor;
 pub mod reduce;
@@ -63,7 +63,8 @@ pub mod run;
 pub mod scale;
 pub mod scenario;
 pub mod source;
+mod starting;
 mod stopping;
 pub mod store;
 pub mod story;
-mod watched;
+mod user_code;

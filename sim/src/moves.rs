@@ -11,11 +11,11 @@ use ephor_core::rules::Rules;
 use ephor_core::time::Monotonic;
 
 use crate::run::Run;
-use crate::scenario::{Scenario, Style};
+use crate::scenario::{HostConfig, Scenario};
 
 const LEASE: Duration = ephor::DEFAULT_LEASE_DURATION;
 /// The time that a fleet has to come to rest after a change.
-const REST: Duration = Duration::from_secs(90);
+const SETTLE_TIME: Duration = Duration::from_secs(90);
 
 /// A change of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,19 +59,20 @@ pub fn measure(from: u64, count: u64) -> Moves {
 
 fn one_fleet(seed: u64, moves: &mut Moves) {
     let drawn = Scenario::draw(seed);
-    let style = Style { process_timeout: None, max_partitions: None, lease: LEASE, ..drawn.style };
+    let config = HostConfig { process_timeout: None, max_partitions: None, lease: LEASE, ..drawn.config };
     let initial = StartPosition::Earliest;
-    let scenario = Scenario { acts: vec![], by_hand: 0.0, style, initial, distance: Duration::ZERO, ..drawn };
+    let scenario =
+        Scenario { injections: vec![], by_hand: 0.0, config, initial, distance: Duration::ZERO, ..drawn };
     let wakes = scenario.wakes;
     let mut run = Run::new(scenario, Rules::default());
     run.send_events();
     for host in &mut run.hosts {
         host.start(&run.world);
     }
-    run.executor.run_for(REST);
+    run.executor.run_for(SETTLE_TIME);
     for change in [Change::Join, Change::Stop, Change::Join, Change::Crash] {
         let held = held(&run);
-        let (at, first) = (run.world.handle.now(), run.world.judge.turns().len());
+        let (at, first) = (run.world.handle.now(), run.world.judge.processor_events().len());
         let fewest = match change {
             Change::Join => {
                 let number = run.hosts.len();
@@ -92,7 +93,7 @@ fn one_fleet(seed: u64, moves: &mut Moves) {
                 had
             }
         };
-        run.executor.run_for(REST);
+        run.executor.run_for(SETTLE_TIME);
         assert_eq!(run.world.judge.violation(), None, "seed {seed}");
         let tally = moves.0.entry((change, wakes)).or_default();
         tally.changes += 1;
@@ -119,14 +120,14 @@ fn fewest_for_a_join(held: &BTreeMap<usize, usize>) -> usize {
 /// Adds the time from the last reader's end to the next one's beginning, for each partition that moved.
 fn gaps(run: &Run, first: usize, change: Monotonic, tally: &mut Tally) {
     let mut closed: BTreeMap<PartitionId, Monotonic> = BTreeMap::new();
-    for turn in &run.world.judge.turns()[first..] {
-        if turn.opens {
+    for event in &run.world.judge.processor_events()[first..] {
+        if event.opens {
             // A host that crashed closed nothing: its reading ended with the crash.
-            let ended = closed.get(&turn.partition).copied().unwrap_or(change);
+            let ended = closed.get(&event.partition).copied().unwrap_or(change);
             tally.moves += 1;
-            tally.gaps.push(turn.at.since(ended));
+            tally.gaps.push(event.at.since(ended));
         } else {
-            closed.insert(turn.partition, turn.at);
+            closed.insert(event.partition, event.at);
         }
     }
 }

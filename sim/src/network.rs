@@ -1,4 +1,4 @@
-//! One call over the network: the request, and its answer.
+//! One call over the network: its request and its answer.
 //!
 //! ```text
 //!   caller ──► world task: ── there ──► apply ── back ──► caller
@@ -21,18 +21,18 @@ use crate::faults::FaultKind;
 
 /// The fate of one call, decided when it is sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Journey {
-    pub(crate) there: Duration,
-    pub(crate) back: Duration,
+pub(crate) struct CallFate {
+    pub(crate) request_delay: Duration,
+    pub(crate) answer_delay: Duration,
     pub(crate) slow: bool,
     pub(crate) slow_answer: bool,
     pub(crate) fault: Option<FaultKind>,
 }
 
 /// Carries a call to the place where it is applied, and its answer back. Never returns if either is lost.
-pub(crate) async fn carry<T, E>(
+pub(crate) async fn transmit<T, E>(
     handle: &Handle,
-    journey: Journey,
+    fate: CallFate,
     report: impl Fn(FaultKind) + Send + 'static,
     error: fn(BoxError) -> E,
     apply: impl Future<Output = Result<T, E>> + Send + 'static,
@@ -44,15 +44,15 @@ where
     let (sender, receiver) = oneshot::channel();
     let network = handle.clone();
     handle.spawn_on(Machine::WORLD, async move {
-        if journey.slow {
+        if fate.slow {
             report(FaultKind::Slow);
         }
-        network.sleep(journey.there).await;
-        if let Some(fault) = journey.fault {
+        network.sleep(fate.request_delay).await;
+        if let Some(fault) = fate.fault {
             report(fault);
         }
         let failure = || error("a fault that the simulation injected".into());
-        let answer = match journey.fault {
+        let answer = match fate.fault {
             Some(FaultKind::LostRequest) => return,
             Some(FaultKind::ErrorBefore | FaultKind::Throttled) => Err(failure()),
             Some(FaultKind::LostResponse) => {
@@ -62,10 +62,10 @@ where
             Some(FaultKind::ErrorAfter) => apply.await.and(Err(failure())),
             _ => apply.await,
         };
-        if journey.slow_answer {
+        if fate.slow_answer {
             report(FaultKind::SlowAnswer);
         }
-        network.sleep(journey.back).await;
+        network.sleep(fate.answer_delay).await;
         // The caller has given up: nobody receives the answer.
         drop(sender.send(answer));
     });

@@ -48,13 +48,13 @@ pub struct SimProcessor {
     /// An event that was finished a while ago.
     pub(crate) old: Option<Event>,
     /// True once it has panicked: it must not be called any more.
-    pub(crate) broken: bool,
+    pub(crate) panicked: bool,
     /// Tasks that write checkpoints later. They end with the process, not with the partition.
-    pub(crate) afterthoughts: Arc<Mutex<Vec<TaskHandle>>>,
+    pub(crate) late_checkpoints: Arc<Mutex<Vec<TaskHandle>>>,
 }
 
 /// Reports to the judge that a call is over, however it ends.
-pub(crate) struct CallEnds {
+pub(crate) struct CallGuard {
     pub(crate) judge: Judge,
     pub(crate) caller: Caller,
     pub(crate) span: Option<Span>,
@@ -62,7 +62,7 @@ pub(crate) struct CallEnds {
     pub(crate) returned: bool,
 }
 
-impl CallEnds {
+impl CallGuard {
     pub(crate) fn new(judge: &Judge, caller: &Caller, span: Option<Span>) -> Self {
         Self { judge: judge.clone(), caller: caller.clone(), span, returned: false }
     }
@@ -77,7 +77,7 @@ impl CallEnds {
     }
 }
 
-impl Drop for CallEnds {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         if !self.returned && std::thread::panicking() {
             self.judge.panics(&self.caller, self.span);
@@ -89,28 +89,28 @@ impl Drop for CallEnds {
 }
 
 /// Reports to the judge a close that failed or was dropped.
-struct CloseEnds {
+struct CloseGuard {
     judge: Judge,
     caller: Caller,
-    whole: bool,
+    succeeded: bool,
     /// True if the close returned.
     returned: bool,
 }
 
-impl CloseEnds {
+impl CloseGuard {
     fn new(judge: &Judge, caller: &Caller) -> Self {
-        Self { judge: judge.clone(), caller: caller.clone(), whole: false, returned: false }
+        Self { judge: judge.clone(), caller: caller.clone(), succeeded: false, returned: false }
     }
 
     fn returns(mut self, result: Result<(), BoxError>) -> Result<(), BoxError> {
-        (self.whole, self.returned) = (result.is_ok(), true);
+        (self.succeeded, self.returned) = (result.is_ok(), true);
         result
     }
 }
 
-impl Drop for CloseEnds {
+impl Drop for CloseGuard {
     fn drop(&mut self) {
-        if !self.whole {
+        if !self.succeeded {
             self.judge.did_not_close(&self.caller);
         }
         if !self.returned {
@@ -138,16 +138,16 @@ impl SimProcessor {
     }
 
     /// Works for a while, in steps, and reports each step to the judge.
-    async fn work(&mut self, caller: &Caller, most: Duration) {
-        let whole = Duration::from_micros(self.random.u64(0..=most.as_micros() as u64));
+    async fn work(&mut self, caller: &Caller, max: Duration) {
+        let total = Duration::from_micros(self.random.u64(0..=max.as_micros() as u64));
         for _ in 0..3 {
-            self.sleep(whole / 3).await;
+            self.sleep(total / 3).await;
             self.judge.runs(caller);
         }
     }
 
     /// Blocks the thread, hangs, panics or fails, with the present probabilities.
-    async fn stumble(&mut self, caller: &Caller, faults: ProcessorFaults) -> Result<(), BoxError> {
+    async fn inject_faults(&mut self, caller: &Caller, faults: ProcessorFaults) -> Result<(), BoxError> {
         if happens(&mut self.random, faults.block) {
             let duration = Duration::from_millis(self.random.u64(100..90_000));
             self.judge.blocks(caller, duration);
@@ -164,7 +164,7 @@ impl SimProcessor {
             self.judge.runs(caller);
         }
         if happens(&mut self.random, faults.panic) {
-            self.broken = true;
+            self.panicked = true;
             // Not `panic!`, which would print a backtrace for each of thousands.
             std::panic::resume_unwind(Box::new("the processor panics"));
         }
@@ -179,13 +179,13 @@ impl SimProcessor {
     async fn checkpoint(&mut self, context: &PartitionContext, caller: &Caller, events: &[Event]) {
         let Some(span) = Span::of(events) else { return };
         let index = if self.random.bool() { events.len() - 1 } else { self.random.usize(0..events.len()) };
-        self.judge.vouches(caller, Span { last: events[index].sequence, ..span });
-        let whole = index + 1 == events.len() && self.random.bool();
+        self.judge.about_to_checkpoint(caller, Span { last: events[index].sequence, ..span });
+        let all = index + 1 == events.len() && self.random.bool();
         let saved =
-            if whole { context.checkpoint().await } else { context.checkpoint_at(&events[index]).await };
+            if all { context.checkpoint().await } else { context.checkpoint_at(&events[index]).await };
         self.judge.runs(caller);
         if let Ok(answer) = saved {
-            self.judge.was_told(caller, events[index].sequence.next(), &answer);
+            self.judge.checkpoint_was_answered(caller, events[index].sequence.next(), &answer);
         }
     }
 
@@ -198,7 +198,7 @@ impl SimProcessor {
     ) -> Result<(), BoxError> {
         let faults = self.faults();
         self.work(caller, faults.call).await;
-        self.stumble(caller, faults).await?;
+        self.inject_faults(caller, faults).await?;
         if happens(&mut self.random, faults.by_hand) {
             self.checkpoint(context, caller, events).await;
         }
@@ -209,10 +209,10 @@ impl SimProcessor {
     }
 
     /// Reports a violation if a processor that has panicked is called again.
-    fn is_whole(&self, caller: &Caller) {
-        if self.broken {
+    fn check_not_panicked(&self, caller: &Caller) {
+        if self.panicked {
             let what = "a processor was called again after it had panicked".to_owned();
-            self.judge.object(Promise::LoopNeverDies, Some(caller.partition), what);
+            self.judge.report_violation(Promise::LoopNeverDies, Some(caller.partition), what);
         }
     }
 
@@ -221,7 +221,7 @@ impl SimProcessor {
         let (Some(span), Some(last)) = (Span::of(events), events.last().cloned()) else { return };
         match (self.random.u32(0..3), self.old.clone()) {
             (0, _) => {
-                self.judge.vouches(caller, span);
+                self.judge.about_to_checkpoint(caller, span);
                 let _ = context.checkpoint().await;
                 let _ = context.checkpoint().await;
             }
@@ -229,14 +229,14 @@ impl SimProcessor {
                 let _ = context.checkpoint_at(&old).await;
             }
             _ => {
-                self.judge.vouches(caller, span);
+                self.judge.about_to_checkpoint(caller, span);
                 let (context, environment) = (context.clone(), self.environment.clone());
                 let after = Duration::from_millis(self.random.u64(0..60_000));
                 let task = self.environment.spawn(Box::pin(async move {
                     environment.sleep_until(environment.now() + after).await;
                     let _ = context.checkpoint_at(&last).await;
                 }));
-                self.afterthoughts.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+                self.late_checkpoints.lock().unwrap_or_else(PoisonError::into_inner).push(task);
             }
         }
         self.judge.runs(caller);
@@ -260,9 +260,9 @@ impl EventProcessor for SimProcessor {
     async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
         let caller = self.caller(context);
         let span = Span::of(events);
-        self.is_whole(&caller);
+        self.check_not_panicked(&caller);
         self.judge.begins(&caller, span);
-        let call = CallEnds::new(&self.judge, &caller, span);
+        let call = CallGuard::new(&self.judge, &caller, span);
         let result = self.work_through(context, &caller, events).await;
         call.returns(result)?;
         if let Some(span) = span {
@@ -276,23 +276,23 @@ impl EventProcessor for SimProcessor {
 
     async fn process_error(&mut self, context: &PartitionContext, error: &PartitionError) {
         let caller = self.caller(context);
-        self.is_whole(&caller);
-        self.judge.hears(&caller, error);
+        self.check_not_panicked(&caller);
+        self.judge.note_error_report(&caller, error);
     }
 
     async fn close(&mut self, context: &PartitionContext, reason: CloseReason) -> Result<(), BoxError> {
         let caller = self.caller(context);
-        self.is_whole(&caller);
+        self.check_not_panicked(&caller);
         self.judge.closed(&caller, &format!("{reason:?}"));
-        self.judge.closes_by_right(&caller, reason, context.cancelled().now_or_never().is_some());
+        self.judge.check_close_reason(&caller, reason, context.cancelled().now_or_never().is_some());
         let faults = self.faults();
-        let call = CloseEnds::new(&self.judge, &caller);
+        let call = CloseGuard::new(&self.judge, &caller);
         let pause = Duration::from_millis(self.random.u64(0..=faults.close.as_millis() as u64));
         self.sleep(pause).await;
         if reason.still_owner() && happens(&mut self.random, faults.by_hand) {
             // Up to the last finished batch.
             if let Ok(answer) = context.checkpoint().await {
-                self.judge.was_told(&caller, SequenceNumber(0), &answer);
+                self.judge.checkpoint_was_answered(&caller, SequenceNumber(0), &answer);
             }
         }
         let fails = happens(&mut self.random, faults.close_fails);

@@ -1,6 +1,6 @@
 //! Reduces a failing scenario to the smallest one that still breaks the same promise.
 //!
-//! First the faults (acts), by delta debugging: large parts are left out, then smaller ones, until each is
+//! First the faults, by delta debugging: large parts are left out, then smaller ones, until each is
 //! needed. Then the rest: fewer hosts, partitions and events, plain options, shorter and rounder times. A
 //! smaller scenario may run differently; all that counts is that it still breaks the same promise. If many
 //! faults are left only because the interleaving must not change, a few other interleavings are tried: the
@@ -11,9 +11,9 @@ use std::time::Duration;
 use ephor::{CheckpointPolicy, FailurePolicy, StartPosition};
 use ephor_core::rules::Rules;
 
-use crate::attempt::{Broken, attempt};
+use crate::attempt::{RunFailure, attempt};
 use crate::history::History;
-use crate::scenario::{Act, Ending, Scenario};
+use crate::scenario::{Ending, Injection, Scenario};
 
 /// The limits of a reduction.
 #[derive(Clone, Copy)]
@@ -21,19 +21,19 @@ pub struct Limits<'a> {
     /// The most plays.
     pub plays: usize,
     /// Called before every play: returns true if there is still time.
-    pub go_on: &'a dyn Fn() -> bool,
+    pub keep_going: &'a dyn Fn() -> bool,
 }
 
 impl Default for Limits<'_> {
     fn default() -> Self {
-        Self { plays: 400, go_on: &|| true }
+        Self { plays: 400, keep_going: &|| true }
     }
 }
 
 /// The number of other interleavings that are tried when faults are left out.
-const COURSES: u64 = 6;
+const MAX_INTERLEAVINGS: u64 = 6;
 /// With more faults than this, none is left out one by one in other interleavings.
-const FEW: usize = 6;
+const MAX_ONE_BY_ONE: usize = 6;
 
 /// The result of a reduction.
 pub struct Reduced {
@@ -42,11 +42,11 @@ pub struct Reduced {
     /// The smallest scenario that was found. Its own seed decides its interleaving.
     pub scenario: Scenario,
     /// The failure of that scenario.
-    pub broken: Broken,
+    pub broken: RunFailure,
     /// The history of that scenario.
     pub history: History,
     /// The number of faults before the reduction.
-    pub acts_before: usize,
+    pub injections_before: usize,
     /// The number of plays that it took.
     pub plays: usize,
     /// True if the search is complete: nothing more can be left out. Otherwise a limit ended it.
@@ -62,26 +62,26 @@ pub fn reduce(scenario: Scenario, rules: Rules, limits: Limits<'_>) -> Option<Re
 }
 
 /// Plays a scenario. Returns its failure and its history, if it fails.
-pub(crate) type Play<'a> = &'a dyn Fn(Scenario) -> Option<(Broken, History)>;
+pub(crate) type Play<'a> = &'a dyn Fn(Scenario) -> Option<(RunFailure, History)>;
 
 /// Reduces a scenario that is played by `play`.
 pub(crate) fn search(scenario: Scenario, limits: Limits<'_>, play: Play<'_>) -> Option<Reduced> {
-    let (seed, acts_before) = (scenario.seed, scenario.acts.len());
+    let (seed, injections_before) = (scenario.seed, scenario.injections.len());
     let (broken, history) = play(scenario.clone())?;
-    let best = Reduced { seed, scenario, broken, history, acts_before, plays: 0, complete: false };
+    let best = Reduced { seed, scenario, broken, history, injections_before, plays: 0, complete: false };
     let mut search = Search { play, limits, plays: 1, best };
-    search.acts();
-    search.other_courses();
+    search.leave_out_injections();
+    search.try_other_interleavings();
     // A simpler scenario may need fewer faults than before.
     loop {
-        search.circumstances();
-        let before = search.best.scenario.acts.len();
-        search.acts();
-        if search.best.scenario.acts.len() == before {
+        search.simplify_fleet();
+        let before = search.best.scenario.injections.len();
+        search.leave_out_injections();
+        if search.best.scenario.injections.len() == before {
             break;
         }
     }
-    let complete = search.may_go_on();
+    let complete = search.may_continue();
     Some(Reduced { plays: search.plays, complete, ..search.best })
 }
 
@@ -93,17 +93,17 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn may_go_on(&self) -> bool {
-        self.plays < self.limits.plays && (self.limits.go_on)()
+    fn may_continue(&self) -> bool {
+        self.plays < self.limits.plays && (self.limits.keep_going)()
     }
 
     /// Plays a smaller scenario, and keeps it if it breaks the same promise.
     fn keeps(&mut self, scenario: Scenario) -> bool {
-        if !self.may_go_on() {
+        if !self.may_continue() {
             return false;
         }
         self.plays += 1;
-        let same = |broken: &Broken| broken.promise == self.best.broken.promise;
+        let same = |broken: &RunFailure| broken.promise == self.best.broken.promise;
         let Some((broken, history)) = (self.play)(scenario.clone()).filter(|(broken, _)| same(broken)) else {
             return false;
         };
@@ -111,8 +111,8 @@ impl Search<'_> {
         true
     }
 
-    fn keeps_acts(&mut self, acts: Vec<Act>) -> bool {
-        self.keeps(Scenario { acts, ..self.best.scenario.clone() })
+    fn keeps_injections(&mut self, injections: Vec<Injection>) -> bool {
+        self.keeps(Scenario { injections, ..self.best.scenario.clone() })
     }
 
     /// Changes a copy, and keeps it if it still fails. Changes that change nothing are not played.
@@ -122,24 +122,27 @@ impl Search<'_> {
     }
 
     /// Leaves out faults until every single one is needed.
-    fn acts(&mut self) {
-        if self.best.scenario.acts.is_empty() || self.keeps_acts(vec![]) {
+    fn leave_out_injections(&mut self) {
+        if self.best.scenario.injections.is_empty() || self.keeps_injections(vec![]) {
             return;
         }
-        self.drop_what_came_later();
+        self.drop_later_injections();
         let mut parts = 2;
-        while self.may_go_on() && self.best.scenario.acts.len() > 1 {
-            let acts = self.best.scenario.acts.clone();
-            let parts_now = parts.min(acts.len());
-            let size = acts.len().div_ceil(parts_now);
-            let ranges: Vec<_> =
-                (0..acts.len()).step_by(size).map(|from| from..(from + size).min(acts.len())).collect();
-            if parts_now > 2 && ranges.iter().any(|part| self.keeps_acts(acts[part.clone()].to_vec())) {
-                parts = 2;
-            } else if ranges
-                .iter()
-                .any(|part| self.keeps_acts([&acts[..part.start], &acts[part.end..]].concat()))
+        while self.may_continue() && self.best.scenario.injections.len() > 1 {
+            let injections = self.best.scenario.injections.clone();
+            let parts_now = parts.min(injections.len());
+            let size = injections.len().div_ceil(parts_now);
+            let ranges: Vec<_> = (0..injections.len())
+                .step_by(size)
+                .map(|from| from..(from + size).min(injections.len()))
+                .collect();
+            if parts_now > 2
+                && ranges.iter().any(|part| self.keeps_injections(injections[part.clone()].to_vec()))
             {
+                parts = 2;
+            } else if ranges.iter().any(|part| {
+                self.keeps_injections([&injections[..part.start], &injections[part.end..]].concat())
+            }) {
                 parts = (parts_now - 1).max(2);
             } else if size == 1 {
                 return;
@@ -150,43 +153,52 @@ impl Search<'_> {
     }
 
     /// Leaves out faults that only kept the interleaving as it was: another seed may do without them.
-    fn other_courses(&mut self) {
-        let all = self.best.scenario.acts.len();
+    fn try_other_interleavings(&mut self) {
+        let all = self.best.scenario.injections.len();
         // The last faults are the likeliest cause.
         let _ = (1..all.min(4)).any(|last| {
-            let acts = self.best.scenario.acts[all - last..].to_vec();
-            self.keeps_in_another_course(&acts)
+            let injections = self.best.scenario.injections[all - last..].to_vec();
+            self.keeps_in_another_interleaving(&injections)
         });
-        while (2..=FEW).contains(&self.best.scenario.acts.len()) {
-            let acts = self.best.scenario.acts.clone();
-            let spared = (0..acts.len())
-                .any(|spared| self.keeps_in_another_course(&[&acts[..spared], &acts[spared + 1..]].concat()));
+        while (2..=MAX_ONE_BY_ONE).contains(&self.best.scenario.injections.len()) {
+            let injections = self.best.scenario.injections.clone();
+            let spared = (0..injections.len()).any(|spared| {
+                self.keeps_in_another_interleaving(
+                    &[&injections[..spared], &injections[spared + 1..]].concat(),
+                )
+            });
             if !spared {
                 return;
             }
         }
     }
 
-    fn keeps_in_another_course(&mut self, acts: &[Act]) -> bool {
-        (1..=COURSES).any(|course| {
-            let seed = self.best.seed.wrapping_add(course << 32);
-            self.keeps(Scenario { seed, acts: acts.to_vec(), ..self.best.scenario.clone() })
+    fn keeps_in_another_interleaving(&mut self, injections: &[Injection]) -> bool {
+        (1..=MAX_INTERLEAVINGS).any(|interleaving| {
+            let seed = self.best.seed.wrapping_add(interleaving << 32);
+            self.keeps(Scenario { seed, injections: injections.to_vec(), ..self.best.scenario.clone() })
         })
     }
 
     /// Leaves out faults that were due after the promise broke: they cannot be its cause.
-    fn drop_what_came_later(&mut self) {
+    fn drop_later_injections(&mut self) {
         if let Some(end) = self.best.history.time_of("VIOLATION") {
-            let acts: Vec<Act> =
-                self.best.scenario.acts.iter().filter(|act| act.at <= end).copied().collect();
-            if acts.len() < self.best.scenario.acts.len() {
-                self.keeps_acts(acts);
+            let injections: Vec<Injection> = self
+                .best
+                .scenario
+                .injections
+                .iter()
+                .filter(|injection| injection.at <= end)
+                .copied()
+                .collect();
+            if injections.len() < self.best.scenario.injections.len() {
+                self.keeps_injections(injections);
             }
         }
     }
 
     /// Simplifies everything but the faults: a smaller fleet, plain options, short and round times.
-    fn circumstances(&mut self) {
+    fn simplify_fleet(&mut self) {
         for hosts in 1..self.best.scenario.hosts {
             if self.keeps_change(|scenario| replace(&mut scenario.hosts, hosts)) {
                 break;
@@ -204,30 +216,32 @@ impl Search<'_> {
                 break;
             }
         }
-        self.options();
-        self.times();
+        self.simplify_options();
+        self.simplify_times();
     }
 
-    fn options(&mut self) {
-        self.keeps_change(|scenario| replace(&mut scenario.ending, Ending::Well));
+    fn simplify_options(&mut self) {
+        self.keeps_change(|scenario| replace(&mut scenario.ending, Ending::Healthy));
         self.keeps_change(|scenario| replace(&mut scenario.by_hand, 0.0));
         self.keeps_change(|scenario| replace(&mut scenario.wakes, true));
         self.keeps_change(|scenario| replace(&mut scenario.epochless, false));
+        self.keeps_change(|scenario| replace(&mut scenario.reattaches, false));
         self.keeps_change(|scenario| replace(&mut scenario.distance, Duration::ZERO));
         self.keeps_change(|scenario| replace(&mut scenario.initial, StartPosition::Earliest));
-        self.keeps_change(|scenario| replace(&mut scenario.style.process_timeout, None));
-        self.keeps_change(|scenario| replace(&mut scenario.style.max_partitions, None));
-        self.keeps_change(|scenario| replace(&mut scenario.style.checkpoint, CheckpointPolicy::default()));
-        self.keeps_change(|scenario| replace(&mut scenario.style.failure, FailurePolicy::default()));
+        self.keeps_change(|scenario| replace(&mut scenario.config.process_timeout, None));
+        self.keeps_change(|scenario| replace(&mut scenario.config.max_partitions, None));
+        self.keeps_change(|scenario| replace(&mut scenario.config.checkpoint, CheckpointPolicy::default()));
+        self.keeps_change(|scenario| replace(&mut scenario.config.failure, FailurePolicy::default()));
     }
 
-    fn times(&mut self) {
-        for number in 0..self.best.scenario.acts.len() {
+    fn simplify_times(&mut self) {
+        for number in 0..self.best.scenario.injections.len() {
             for seconds in [1, 5, 20, 40] {
                 let lasting = Duration::from_secs(seconds);
-                let longer = self.best.scenario.acts[number].lasting > lasting;
+                let longer = self.best.scenario.injections[number].lasting > lasting;
                 if longer
-                    && self.keeps_change(|scenario| replace(&mut scenario.acts[number].lasting, lasting))
+                    && self
+                        .keeps_change(|scenario| replace(&mut scenario.injections[number].lasting, lasting))
                 {
                     break;
                 }
@@ -235,18 +249,18 @@ impl Search<'_> {
         }
         self.keeps_change(|scenario| {
             let round = |time: Duration| Duration::from_secs(time.as_secs_f64().ceil() as u64);
-            let rounded = scenario.acts.iter_mut().fold(false, |changed, act| {
-                let (at, lasting) = (round(act.at), round(act.lasting));
-                replace(&mut act.at, at) | replace(&mut act.lasting, lasting) | changed
+            let rounded = scenario.injections.iter_mut().fold(false, |changed, injection| {
+                let (at, lasting) = (round(injection.at), round(injection.lasting));
+                replace(&mut injection.at, at) | replace(&mut injection.lasting, lasting) | changed
             });
-            rounded && scenario.acts.is_sorted_by_key(|act| act.at)
+            rounded && scenario.injections.is_sorted_by_key(|injection| injection.at)
         });
         // The story begins sooner if its first fault does.
         for seconds in [10, 30, 60, 120, 240] {
             let sooner = self.keeps_change(|scenario| {
-                let first = scenario.acts.first().map_or(Duration::ZERO, |act| act.at);
+                let first = scenario.injections.first().map_or(Duration::ZERO, |injection| injection.at);
                 let by = first.saturating_sub(Duration::from_secs(seconds));
-                scenario.acts.iter_mut().for_each(|act| act.at -= by);
+                scenario.injections.iter_mut().for_each(|injection| injection.at -= by);
                 !by.is_zero()
             });
             if sooner {
@@ -269,39 +283,41 @@ mod tests {
     use ephor::environment::SystemClock;
 
     /// Reduces a scenario of forty faults that fails while `needed` are among them and, in its own
-    /// interleaving, only if `own_course_needs` are, too. Returns the faults that are left.
-    fn left_of(needed: &[usize], own_course_needs: &[usize]) -> Vec<usize> {
+    /// interleaving, only if `own_interleaving_needs` are, too. Returns the faults that are left.
+    fn reduced_to(needed: &[usize], own_interleaving_needs: &[usize]) -> Vec<usize> {
         let drawn = Scenario::draw(1);
-        let act = |target| Act { at: Duration::from_secs(10 + target as u64), target, ..drawn.acts[0] };
-        let scenario = Scenario { acts: (0..40).map(act).collect(), ..drawn };
+        let injection =
+            |target| Injection { at: Duration::from_secs(10 + target as u64), target, ..drawn.injections[0] };
+        let scenario = Scenario { injections: (0..40).map(injection).collect(), ..drawn };
         let own = scenario.seed;
         let reduced = search(scenario, Limits::default(), &|scenario| {
-            let there = |number: &usize| scenario.acts.iter().any(|act| act.target == *number);
-            let fails =
-                needed.iter().all(there) && (scenario.seed != own || own_course_needs.iter().all(there));
+            let there =
+                |number: &usize| scenario.injections.iter().any(|injection| injection.target == *number);
+            let fails = needed.iter().all(there)
+                && (scenario.seed != own || own_interleaving_needs.iter().all(there));
             let what = if fails { "this" } else { "something else" }.to_owned();
-            let broken = Broken { promise: what.clone(), partition: None, what };
+            let broken = RunFailure { promise: what.clone(), partition: None, what };
             // Without them something else breaks, but not the same promise.
             Some((broken, History::new(SystemClock)))
         });
         let reduced = reduced.expect("it fails");
         assert!(reduced.complete, "{} plays", reduced.plays);
         assert_eq!(reduced.broken.promise, "this");
-        reduced.scenario.acts.iter().map(|act| act.target).collect()
+        reduced.scenario.injections.iter().map(|injection| injection.target).collect()
     }
 
     #[test]
-    fn what_is_needed_is_left_wherever_it_stands_and_nothing_else() {
-        assert_eq!(left_of(&[], &[]), [0_usize; 0]);
-        assert_eq!(left_of(&[17], &[]), [17]);
-        assert_eq!(left_of(&[0, 39], &[]), [0, 39]);
-        assert_eq!(left_of(&[3, 17, 18, 30], &[]), [3, 17, 18, 30]);
-        assert_eq!(left_of(&[1, 2, 9, 20, 25, 33, 38], &[]), [1, 2, 9, 20, 25, 33, 38]);
+    fn only_needed_injections_are_kept_wherever_they_are() {
+        assert_eq!(reduced_to(&[], &[]), [0_usize; 0]);
+        assert_eq!(reduced_to(&[17], &[]), [17]);
+        assert_eq!(reduced_to(&[0, 39], &[]), [0, 39]);
+        assert_eq!(reduced_to(&[3, 17, 18, 30], &[]), [3, 17, 18, 30]);
+        assert_eq!(reduced_to(&[1, 2, 9, 20, 25, 33, 38], &[]), [1, 2, 9, 20, 25, 33, 38]);
     }
 
     #[test]
-    fn what_only_the_own_course_needs_is_left_out_in_another() {
-        assert_eq!(left_of(&[38, 39], &[1, 2, 9, 20, 25, 33]), [38, 39]);
-        assert_eq!(left_of(&[9], &[2, 30]), [9]);
+    fn injections_that_only_one_interleaving_needs_are_left_out() {
+        assert_eq!(reduced_to(&[38, 39], &[1, 2, 9, 20, 25, 33]), [38, 39]);
+        assert_eq!(reduced_to(&[9], &[2, 30]), [9]);
     }
 }

@@ -10,17 +10,17 @@ use ephor_core::rules::Rules;
 use ephor_core::store::Store;
 use ephor_core::time::Monotonic;
 
-use crate::acts::Undo;
 use crate::coverage::Coverage;
 use crate::events::stamped;
 use crate::executor::{Executor, Machine, Task};
 use crate::fingerprint::Fingerprint;
 use crate::fleet::{SimHost, World, log_of};
-use crate::guest::Guest;
 use crate::history::History;
-use crate::judge::{Figures, Judge, JudgeCopy, Violation};
-use crate::scenario::{Fault, SETTLE, Scenario, TROUBLE};
-use crate::store::HeardStore;
+use crate::injection::Undo;
+use crate::judge::{ExemptionCounts, Figures, Judge, JudgeCopy, Violation};
+use crate::scenario::{Fault, INJECTION_TIME, SETTLE_TIME, Scenario};
+use crate::store::ObservedStore;
+use crate::user_code::UserCode;
 
 /// The shortest time between two copies of the store.
 const COPY_EVERY: Duration = Duration::from_secs(20);
@@ -35,10 +35,12 @@ pub struct Outcome {
     pub steps: Fingerprint,
     /// Figures.
     pub figures: Figures,
+    /// How often each check was exempt.
+    pub exemptions: ExemptionCounts,
     /// The states in which each fault hit partitions and hosts.
     pub coverage: Coverage,
     /// The number of faults of the scenario that were injected.
-    pub acts: usize,
+    pub injections: usize,
 }
 
 /// Plays one seed. The same seed gives the same run, to the byte.
@@ -61,15 +63,15 @@ pub(crate) struct Run {
     /// Copies of the store, each with the judge's facts of the same time.
     pub(crate) copies: Vec<(Monotonic, StoreCopy, JudgeCopy)>,
     /// Foreign readers.
-    pub(crate) strangers: Vec<Task>,
+    pub(crate) foreign_readers: Vec<Task>,
 }
 
 impl Run {
     pub(crate) fn new(scenario: Scenario, rules: Rules) -> Self {
-        Self::with_guest(scenario, rules, Guest::default())
+        Self::with_user_code(scenario, rules, UserCode::default())
     }
 
-    pub(crate) fn with_guest(scenario: Scenario, rules: Rules, guest: Guest) -> Self {
+    pub(crate) fn with_user_code(scenario: Scenario, rules: Rules, user_code: UserCode) -> Self {
         let executor = Executor::new(scenario.seed);
         let handle = (*executor).clone();
         let store_clock = handle.add_machine("store");
@@ -78,42 +80,54 @@ impl Run {
             .expect("a valid name")
             .with_clock(Arc::new(handle.clock(Machine::WORLD)));
         let judge = Judge::new(&handle, &history, &scenario, log_of(&hub), store_clock);
-        let judge = if guest.store.is_some() { judge.without_wakes() } else { judge };
-        let bench = judge.clone();
+        let judge = if user_code.store.is_some() { judge.without_wakes() } else { judge };
+        let observer = judge.clone();
         let mut store = MemoryStore::new(Arc::new(handle.clock(store_clock)))
             .with_rules(rules)
-            .with_observer(Arc::new(move |_, event| bench.store_did(event)));
+            .with_observer(Arc::new(move |_, event| observer.check_store_step(event)));
         if !scenario.wakes {
             store = store.without_wakes();
         }
         if scenario.epochless {
-            store = store.with_epochless_neighbours();
+            store = store.with_other_sdks();
         }
-        let foreign = guest.store.as_ref().map(|make| -> Arc<dyn Store> {
-            let (clock, bench) = (Arc::new(handle.clock(store_clock)), judge.clone());
+        let user_store = user_code.store.as_ref().map(|make| -> Arc<dyn Store> {
+            let (clock, observer) = (Arc::new(handle.clock(store_clock)), judge.clone());
             let inner = make(clock.clone());
-            Arc::new(HeardStore::new(inner, clock, Arc::new(move |event| bench.store_did(event))))
+            Arc::new(ObservedStore::new(
+                inner,
+                clock,
+                Arc::new(move |event| observer.check_store_step(event)),
+            ))
         });
-        history.tell(format_args!(
+        history.append(format_args!(
             "seed {}: {} hosts, {} partitions, {} events, {:?}",
-            scenario.seed, scenario.hosts, scenario.partitions, scenario.events, scenario.style
+            scenario.seed, scenario.hosts, scenario.partitions, scenario.events, scenario.config
         ));
         let world = World {
             handle,
             scenario: Arc::new(scenario),
             hub,
             store,
-            foreign,
+            user_store,
             store_clock,
             common: Arc::default(),
             judge,
             history,
             coverage: Arc::default(),
             rules,
-            guest,
+            user_code,
         };
         let hosts = (0..world.scenario.hosts).map(|number| SimHost::new(&world, number)).collect();
-        Self { executor, world, hosts, pending: BTreeMap::new(), noted: 0, copies: vec![], strangers: vec![] }
+        Self {
+            executor,
+            world,
+            hosts,
+            pending: BTreeMap::new(),
+            noted: 0,
+            copies: vec![],
+            foreign_readers: vec![],
+        }
     }
 
     pub(crate) fn play(mut self) -> Outcome {
@@ -121,29 +135,29 @@ impl Run {
         for host in &mut self.hosts {
             host.start(&self.world);
         }
-        let mut acts = 0;
+        let mut injections = 0;
         let scenario = self.world.scenario.clone();
-        let copies = scenario.acts.iter().any(|act| act.fault == Fault::StoreRestored);
-        for act in &scenario.acts {
-            self.run_until(Monotonic(0) + act.at);
+        let copies = scenario.injections.iter().any(|injection| injection.fault == Fault::StoreRestored);
+        for injection in &scenario.injections {
+            self.run_until(Monotonic(0) + injection.at);
             if self.is_over() {
                 break;
             }
             if copies {
                 self.take_copy();
             }
-            acts += usize::from(self.carry_out(act));
+            injections += usize::from(self.inject(injection));
         }
         if !self.is_over() {
-            self.run_until(Monotonic(0) + TROUBLE);
+            self.run_until(Monotonic(0) + INJECTION_TIME);
         }
         if !self.is_over() {
-            let rest = self.end_the_trouble(Monotonic(0) + TROUBLE + SETTLE);
+            let remaining = self.end_faults(Monotonic(0) + INJECTION_TIME + SETTLE_TIME);
             if !self.is_over() {
-                self.judge_rest(&rest);
+                self.judge_final_state(&remaining);
             }
         }
-        self.outcome(acts)
+        self.outcome(injections)
     }
 
     /// True once a promise was broken: later steps do not count.
@@ -155,14 +169,16 @@ impl Run {
     pub(crate) fn send_events(&self) {
         let world = self.world.clone();
         let mut random = world.handle.fork_random();
-        let pause = TROUBLE / world.scenario.events;
+        let pause = INJECTION_TIME / world.scenario.events;
         self.world.handle.spawn_on(Machine::WORLD, async move {
             for number in 0..world.scenario.events {
                 let partitions = world.partitions();
                 let partition: PartitionId = partitions[random.usize(0..partitions.len())];
                 // A hub in memory accepts everything while it is up.
-                let _ =
-                    world.hub.send_event(partition, stamped(world.guest.body(number), world.judge.life()));
+                let _ = world.hub.send_event(
+                    partition,
+                    stamped(world.user_code.body(number), world.judge.log_generation()),
+                );
                 world.handle.sleep(pause).await;
             }
         });
@@ -189,7 +205,7 @@ impl Run {
     }
 
     /// Drops all pending undo steps, because the caller ends all faults itself.
-    pub(crate) fn forget_what_is_pending(&mut self) {
+    pub(crate) fn clear_pending(&mut self) {
         self.pending.clear();
     }
 
@@ -201,15 +217,16 @@ impl Run {
         }
     }
 
-    fn outcome(self, acts: usize) -> Outcome {
+    fn outcome(self, injections: usize) -> Outcome {
         let coverage = self.world.coverage.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Outcome {
             violation: self.world.judge.violation(),
             history: self.world.history.clone(),
             steps: self.world.handle.fingerprint(),
             figures: self.world.judge.figures(),
+            exemptions: self.world.judge.exemption_counts(),
             coverage,
-            acts,
+            injections,
         }
     }
 }

@@ -8,19 +8,23 @@ use ephor::{
 };
 use fastrand::Rng;
 
-pub use crate::menu::Fault;
+use crate::fault_catalog;
+pub use crate::fault_catalog::Fault;
 
 /// The time for which faults are injected: ten simulated minutes.
-pub const TROUBLE: Duration = Duration::from_secs(600);
+pub const INJECTION_TIME: Duration = Duration::from_secs(600);
 /// The time that the fleet has to come to rest afterwards.
-pub const SETTLE: Duration = Duration::from_secs(300);
+pub const SETTLE_TIME: Duration = Duration::from_secs(300);
 /// The time after that in which nothing may move.
-pub const STILL: Duration = Duration::from_secs(120);
+pub const STILL_TIME: Duration = Duration::from_secs(120);
+
+/// The most injections of faults that are drawn apart.
+const MAX_INJECTIONS_APART: usize = 4;
 
 /// A fault with its time and duration. The host or partition that it hits is drawn as a number, modulo those
 /// that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Act {
+pub struct Injection {
     /// The time, from the start.
     pub at: Duration,
     /// The fault.
@@ -35,7 +39,7 @@ pub struct Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// No fault is left.
-    Well,
+    Healthy,
     /// An operator has drained one host for good.
     OneDrained,
     /// One host's processor does not open any more.
@@ -44,7 +48,7 @@ pub enum Ending {
 
 /// The options of a host, and the behaviour of its user code.
 #[derive(Clone, Debug)]
-pub struct Style {
+pub struct HostConfig {
     /// The most events in one call.
     pub max_batch_size: usize,
     /// The checkpoint policy of the host.
@@ -71,11 +75,11 @@ pub struct Scenario {
     /// Events sent while faults are injected, at least 2,000.
     pub events: u32,
     /// The faults, in order of time; at least 20.
-    pub acts: Vec<Act>,
+    pub injections: Vec<Injection>,
     /// The options of the hosts.
-    pub style: Style,
+    pub config: HostConfig,
     /// Their options after an upgrade.
-    pub upgraded: Style,
+    pub upgraded: HostConfig,
     /// The longest call without faults.
     pub call: Duration,
     /// The probability that a call checkpoints manually.
@@ -93,6 +97,8 @@ pub struct Scenario {
     /// True if the group is shared with processors that know no epochs: hosts read with epoch 0, and have the
     /// store confirm their lease first.
     pub epochless: bool,
+    /// True if receivers attach again by themselves when their links break.
+    pub reattaches: bool,
 }
 
 impl Scenario {
@@ -100,15 +106,15 @@ impl Scenario {
     pub fn draw(seed: u64) -> Self {
         // A random stream of its own: the executor draws from another.
         let mut random = Rng::with_seed(seed ^ 0x5ce7_a110);
-        let style = Style::draw(&mut random);
-        let upgraded = Style { max_partitions: style.max_partitions, ..Style::draw(&mut random) };
+        let config = HostConfig::draw(&mut random);
+        let upgraded = HostConfig { max_partitions: config.max_partitions, ..HostConfig::draw(&mut random) };
         Self {
             seed,
             hosts: random.usize(2..=8),
             partitions: random.u32(2..=32),
             events: random.u32(2_000..=4_000),
-            acts: acts(&mut random),
-            style,
+            injections: draw_injections(seed, &mut random),
+            config,
             upgraded,
             call: Duration::from_millis(random.u64(1..=400)),
             by_hand: if random.bool() { 0.0 } else { 0.3 },
@@ -121,18 +127,20 @@ impl Scenario {
                 _ => OnInvalidPosition::Stop,
             },
             ending: match random.u32(0..10) {
-                0..=6 => Ending::Well,
+                0..=6 => Ending::Healthy,
                 7 => Ending::OneDrained,
                 _ => Ending::OneBroken,
             },
             epochless: random.u32(0..8) == 0,
+            // A random stream of its own, so that the other choices of a seed stay as they were.
+            reattaches: Rng::with_seed(seed ^ 0x7ea7_7ac4).u32(0..4) == 0,
         }
     }
 }
 
-impl Style {
+impl HostConfig {
     fn draw(random: &mut Rng) -> Self {
-        let backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(5) };
+        let backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(5) };
         let failure = match random.u32(0..10) {
             0..=5 => FailurePolicy::Retry(backoff),
             6..=8 => FailurePolicy::SkipAfter { attempts: random.u32(1..=3), backoff },
@@ -140,7 +148,7 @@ impl Style {
         };
         let checkpoint = match random.u32(0..5) {
             0 => CheckpointPolicy::default(),
-            1 => CheckpointPolicy::by_hand(),
+            1 => CheckpointPolicy::manual(),
             2 => CheckpointPolicy::every_events(random.u64(1..=20)),
             3 => CheckpointPolicy::every(Duration::from_secs(random.u64(1..=10))),
             _ => CheckpointPolicy::every(Duration::from_secs(5)).or_events(random.u64(5..=50)),
@@ -181,13 +189,24 @@ impl Style {
     }
 }
 
-fn acts(random: &mut Rng) -> Vec<Act> {
-    let menu = crate::menu::choose(random);
+/// The injections of a seed. Those of faults that are drawn apart leave all others as they are.
+fn draw_injections(seed: u64, random: &mut Rng) -> Vec<Injection> {
+    let catalog = fault_catalog::choose(random);
     let count = random.usize(20..=40);
-    let mut acts: Vec<Act> = (0..count)
-        .map(|_| Act {
-            at: Duration::from_millis(random.u64(5_000..TROUBLE.as_millis() as u64)),
-            fault: menu[random.usize(0..menu.len())],
+    let mut injections = draw_from(&catalog, count, random);
+    let mut apart = Rng::with_seed(seed ^ 0x51a9_e0f7);
+    let catalog = fault_catalog::choose_apart(&mut apart);
+    let count = if catalog.is_empty() { 0 } else { apart.usize(1..=MAX_INJECTIONS_APART) };
+    injections.extend(draw_from(&catalog, count, &mut apart));
+    injections.sort_by_key(|injection| injection.at);
+    injections
+}
+
+fn draw_from(catalog: &[Fault], count: usize, random: &mut Rng) -> Vec<Injection> {
+    (0..count)
+        .map(|_| Injection {
+            at: Duration::from_millis(random.u64(5_000..INJECTION_TIME.as_millis() as u64)),
+            fault: catalog[random.usize(0..catalog.len())],
             target: random.usize(0..1_000),
             // Sometimes a moment, sometimes longer than any lease.
             lasting: Duration::from_millis(match random.u32(0..3) {
@@ -196,9 +215,7 @@ fn acts(random: &mut Rng) -> Vec<Act> {
                 _ => random.u64(30_000..90_000),
             }),
         })
-        .collect();
-    acts.sort_by_key(|act| act.at);
-    acts
+        .collect()
 }
 
 #[cfg(test)]
@@ -211,12 +228,12 @@ mod tests {
             let scenario = Scenario::draw(seed);
             assert!((2..=8).contains(&scenario.hosts));
             assert!((2..=32).contains(&scenario.partitions));
-            assert!(scenario.events >= 2_000 && scenario.acts.len() >= 20);
-            assert!(TROUBLE >= Duration::from_secs(600));
-            assert!(scenario.acts.is_sorted_by_key(|act| act.at));
-            for style in [&scenario.style, &scenario.upgraded] {
-                assert_eq!(style.manager_options().validate(), Ok(()));
-                assert_eq!(style.options(&scenario).validate(), Ok(()));
+            assert!(scenario.events >= 2_000 && scenario.injections.len() >= 20);
+            assert!(INJECTION_TIME >= Duration::from_secs(600));
+            assert!(scenario.injections.is_sorted_by_key(|injection| injection.at));
+            for config in [&scenario.config, &scenario.upgraded] {
+                assert_eq!(config.manager_options().validate(), Ok(()));
+                assert_eq!(config.options(&scenario).validate(), Ok(()));
             }
         }
     }

@@ -39,7 +39,7 @@ fn a_release_before_the_final_checkpoint_is_caught() {
 
 #[test]
 fn an_owner_that_is_dead_by_the_wall_clock_of_another_is_caught() {
-    is_caught("clock", &["taken as expired", "is in a call in", "runs after"]);
+    is_caught("clock", &["claimed as expired", "is in a call in", "runs after"]);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_deadline_that_counts_from_the_answer_is_caught() {
 
 #[test]
 fn an_ask_in_the_owners_record_is_caught() {
-    is_caught("ask", &["balanced", "not even", "moved", "silent", "stolen"]);
+    is_caught("ask", &["balanced", "not even", "moved", "unresponsive", "stolen"]);
 }
 
 #[test]
@@ -94,5 +94,5 @@ fn a_share_of_who_cannot_serve_is_caught() {
 
 #[test]
 fn a_checkpoint_that_is_written_over_without_proof_is_caught() {
-    is_caught("rewind", &["said to be gone", "the checkpoint moved back"]);
+    is_caught("rewind", &["reported events as gone", "the checkpoint moved back"]);
 }

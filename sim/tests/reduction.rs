@@ -16,17 +16,25 @@ fn planted(name: &str) -> (&'static Plant, Reduced) {
 
 /// Checks that the result is small, breaks the same promise, and needs everything that is left.
 fn is_minimal(plant: &Plant, reduced: &Reduced) {
-    let Reduced { scenario, broken, acts_before, .. } = reduced;
+    let Reduced { scenario, broken, injections_before, .. } = reduced;
     assert!(reduced.complete, "{} plays were not enough", reduced.plays);
-    assert!(*acts_before >= 20 && scenario.acts.len() <= 4, "{acts_before} acts became {:?}", scenario.acts);
+    assert!(
+        *injections_before >= 20 && scenario.injections.len() <= 4,
+        "{injections_before} faults became {:?}",
+        scenario.injections
+    );
     let again = attempt(scenario.clone(), plant.rules);
     assert_eq!(again.broken.as_ref(), Some(broken));
     assert_eq!(again.history.fingerprint(), reduced.history.fingerprint());
-    for left_out in 0..scenario.acts.len() {
+    for left_out in 0..scenario.injections.len() {
         let mut fewer = scenario.clone();
-        let act = fewer.acts.remove(left_out);
+        let injection = fewer.injections.remove(left_out);
         let other = attempt(fewer, plant.rules).broken;
-        assert_ne!(other.map(|other| other.promise), Some(broken.promise.clone()), "{act:?} can be spared");
+        assert_ne!(
+            other.map(|other| other.promise),
+            Some(broken.promise.clone()),
+            "{injection:?} can be spared"
+        );
     }
 }
 
@@ -36,8 +44,8 @@ fn reads_well(plant: &Plant, reduced: &Reduced) {
     assert!(story.contains(plant.what), "{story}");
     assert!(story.lines().count() < 100, "{story}");
     assert_eq!(story.matches("VIOLATION").count(), 1, "{story}");
-    for act in &reduced.scenario.acts {
-        assert!(story.contains(&format!("{:>9.3} s", act.at.as_secs_f64())), "{act:?}:\n{story}");
+    for injection in &reduced.scenario.injections {
+        assert!(story.contains(&format!("{:>9.3} s", injection.at.as_secs_f64())), "{injection:?}:\n{story}");
     }
     if let Some(partition) = reduced.broken.partition() {
         assert!(story.contains(&format!("WHAT HAPPENS TO {partition:?}")), "{story}");
@@ -82,13 +90,13 @@ fn a_reduction_ends_where_its_limits_say() {
     let limits = Limits { plays: 5, ..Limits::default() };
     let reduced = reduce(Scenario::draw(0), plant.rules, limits).expect("a failing seed");
     assert!(reduced.plays <= 5 && !reduced.complete);
-    let limits = Limits { go_on: &|| false, ..Limits::default() };
+    let limits = Limits { keep_going: &|| false, ..Limits::default() };
     let reduced = reduce(Scenario::draw(0), plant.rules, limits).expect("a failing seed");
-    assert_eq!((reduced.plays, reduced.scenario.acts.len()), (1, reduced.acts_before));
+    assert_eq!((reduced.plays, reduced.scenario.injections.len()), (1, reduced.injections_before));
 }
 
 #[test]
 fn what_does_not_fail_is_not_reduced() {
-    let scenario = Scenario { acts: vec![], ..Scenario::draw(10_000) };
+    let scenario = Scenario { injections: vec![], ..Scenario::draw(10_000) };
     assert!(reduce(scenario, Rules::default(), Limits::default()).is_none());
 }

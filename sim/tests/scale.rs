@@ -119,7 +119,7 @@ fn the_page_and_the_picture_say_what_the_command_prints() {
     for line in [table::changes(&scale), table::calls(&scale), table::decisions(&scale)].concat() {
         assert!(
             page.lines().any(|other| other == line),
-            "docs/scale.md does not have this line; write it anew: cargo run -p ephor-sim -- scale --write docs\n{line}"
+            "docs/scale.md does not have this line; write it again: cargo run -p ephor-sim -- scale --write docs\n{line}"
         );
     }
     let picture = fs::read_to_string(docs.join("pictures/scale.svg")).unwrap();

@@ -3,21 +3,26 @@
 //! notice are in `plants.rs`.
 
 use ephor_core::rules::Rules;
+use ephor_sim::judge::{Check, ExemptionCounts};
 use ephor_sim::moves::{self, Change};
 use ephor_sim::run;
 
 #[test]
 fn no_seed_breaks_a_promise() {
-    let (mut acts, mut events) = (0, 0);
+    let (mut injections, mut events) = (0, 0);
+    let mut exemptions = ExemptionCounts::default();
     for seed in 10_000..10_040 {
         let outcome = run::play(seed, Rules::default());
         assert_eq!(outcome.violation, None, "seed {seed}:\n{}", outcome.history.tail(40));
-        acts += outcome.acts;
+        injections += outcome.injections;
+        exemptions.add(&outcome.exemptions);
         events += outcome.figures.finished + outcome.figures.skipped;
     }
     // If a hub is created again or hosts are full, events may be lost; most runs finish them all.
-    assert!(acts >= 40 * 20, "{acts} acts");
+    assert!(injections >= 40 * 20, "{injections} faults");
     assert!(events >= 40 * 2_000, "{events} events");
+    let evaluated = Check::ALL.iter().filter(|check| exemptions.evaluated(**check) > 0).count();
+    assert!(evaluated * 3 >= Check::ALL.len() * 2, "most checks have something to check:\n{exemptions}");
 }
 
 #[test]

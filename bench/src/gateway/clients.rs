@@ -27,7 +27,7 @@ pub(crate) fn beside(options: &Options) -> Result<Vec<Figure>, BoxError> {
     let events = bytes / EVENT_BYTES as u64;
     let folder = options.folder(bytes + bytes / 4 + (64 << 20))?;
     let runtime = runtime()?;
-    progress("clients: fills a partition");
+    progress("clients: filling a partition");
     runtime.block_on(fill(folder.path(), events))?;
     let dev = Dev::start(folder.path(), 1)?;
     let (mut ours, mut python, mut javascript) = (Vec::new(), Vec::new(), Vec::new());

@@ -26,11 +26,9 @@ impl Dev {
     pub(crate) fn start(folder: &Path, partitions: u32) -> Result<Self, BoxError> {
         let program = std::env::current_exe()?.with_file_name("ephor");
         if !program.exists() {
-            return Err(format!(
-                "{} is missing: run this by ./check bench, which builds it",
-                program.display()
-            )
-            .into());
+            return Err(
+                format!("{} is missing: run ./check bench, which builds it", program.display()).into()
+            );
         }
         let began = now();
         let mut child = Command::new(program)
@@ -40,7 +38,7 @@ impl Dev {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
-        let lines = child.stdout.take().map(BufReader::new).ok_or("it has no output")?;
+        let lines = child.stdout.take().map(BufReader::new).ok_or("the process has no output")?;
         let mut connection = None;
         for line in lines.lines() {
             let line = line?;

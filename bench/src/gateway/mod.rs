@@ -55,7 +55,7 @@ fn run(words: &[&str]) -> Result<bool, BoxError> {
     let chosen = BENCHMARKS.iter().filter(|(other, _)| name.is_none_or(|name| name == *other));
     let chosen: Vec<Benchmark> = chosen.map(|(_, benchmark)| *benchmark).collect();
     if chosen.is_empty() {
-        return Err(format!("{:?} is no benchmark of the gateway", name.unwrap_or_default()).into());
+        return Err(format!("unknown benchmark of the gateway: {:?}", name.unwrap_or_default()).into());
     }
     let before = machine::load_average();
     let mut figures = Vec::new();

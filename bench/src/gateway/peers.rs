@@ -31,7 +31,7 @@ impl Fe2o3 {
             .arg(&target)
             .status()?;
         if !status.success() {
-            return Err("fe2o3-amqp does not build".into());
+            return Err("cannot build the peer fe2o3-amqp".into());
         }
         Ok(Self(target.join("release/fe2o3-peer")))
     }
@@ -42,7 +42,7 @@ impl Fe2o3 {
         let mut server =
             Ended(Command::new(&self.0).args(["serve", &events]).stdout(Stdio::piped()).spawn()?);
         let mut port = String::new();
-        let output = server.0.stdout.take().ok_or("it has no output")?;
+        let output = server.0.stdout.take().ok_or("the process has no output")?;
         BufReader::new(output).read_line(&mut port)?;
         let id = server.0.id();
         run(Command::new(&self.0).args(["receive", port.trim(), &events]), id)
@@ -80,15 +80,14 @@ fn installed(path: &str) -> Result<PathBuf, BoxError> {
 fn run(command: &mut Command, server: u32) -> Result<Run, BoxError> {
     let before = processor_time(server);
     let mut client = Ended(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
-    let mut output = BufReader::new(client.0.stdout.take().ok_or("it has no output")?);
+    let mut output = BufReader::new(client.0.stdout.take().ok_or("the process has no output")?);
     let mut line = String::new();
     output.read_line(&mut line)?;
     let (server, used) = (processor_time(server).saturating_sub(before), processor_time(client.0.id()));
     std::io::copy(&mut output.by_ref(), &mut std::io::sink())?;
-    let (events, seconds) = line
-        .trim()
-        .split_once(' ')
-        .ok_or_else(|| format!("{command:?} said {line:?} and not how many events and seconds"))?;
+    let (events, seconds) = line.trim().split_once(' ').ok_or_else(|| {
+        format!("{command:?} printed {line:?} instead of a number of events and of seconds")
+    })?;
     let took = Duration::try_from_secs_f64(seconds.parse()?)?;
     Ok(Run { events: events.parse()?, took, server, client: used })
 }

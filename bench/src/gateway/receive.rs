@@ -21,7 +21,7 @@ pub(crate) fn one_connection(options: &Options) -> Result<Vec<Figure>, BoxError>
     let events = bytes / EVENT_BYTES as u64;
     let folder = options.folder(bytes + bytes / 4 + (64 << 20))?;
     let runtime = runtime()?;
-    progress("receive: fills a partition");
+    progress("receive: filling a partition");
     runtime.block_on(fill(folder.path(), events))?;
     let fe2o3 = peers::Fe2o3::build()?;
     let dev = Dev::start(folder.path(), 1)?;

@@ -16,7 +16,7 @@ use crate::machine::{now, processor_time, since};
 use crate::report::{median, per_second, time};
 
 /// The batch size, and the prefetch.
-const MOST_EVENTS: usize = 1_000;
+const MAX_EVENTS: usize = 1_000;
 const PREFETCH: usize = 3_000;
 
 /// One measured run from the server to the client.
@@ -103,13 +103,13 @@ pub(crate) async fn receive(dev: &Dev, events: u64) -> Result<Run, BoxError> {
         prefetch_bytes: usize::MAX,
     };
     let mut receiver = client.open(request).await?;
-    let mut batch = Vec::<Event>::with_capacity(MOST_EVENTS);
+    let mut batch = Vec::<Event>::with_capacity(MAX_EVENTS);
     receiver.receive(&mut batch, 1).await?;
     let run = measured(dev, events, async {
         let mut seen = 0;
         while seen < events {
             batch.clear();
-            receiver.receive(&mut batch, MOST_EVENTS).await?;
+            receiver.receive(&mut batch, MAX_EVENTS).await?;
             seen += std::hint::black_box(&batch).len() as u64;
         }
         Ok(())

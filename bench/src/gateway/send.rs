@@ -46,7 +46,7 @@ pub(crate) fn durable(options: &Options) -> Result<Vec<Figure>, BoxError> {
         )
         .must_be(Bound::AtLeast(0.5)),
         Figure::times(
-            "  processor time per event, both ends / the hub alone",
+            "  processor time per event, both ends / only the hub",
             over_amqp.processor(),
             in_process.processor(),
         ),

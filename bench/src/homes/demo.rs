@@ -33,9 +33,7 @@ impl Drop for Demo {
 pub(super) fn run(folder: &Path, speed: f64, lasts: Duration) -> Result<Step, BoxError> {
     let program = std::env::current_exe()?.with_file_name("ephor");
     if !program.exists() {
-        return Err(
-            format!("{} is missing: run this by ./check bench, which builds it", program.display()).into()
-        );
+        return Err(format!("{} is missing: run ./check bench, which builds it", program.display()).into());
     }
     let (said, told) = (folder.join("said.txt"), folder.join("told.txt"));
     let child = Command::new(program)
@@ -51,7 +49,7 @@ pub(super) fn run(folder: &Path, speed: f64, lasts: Duration) -> Result<Step, Bo
     // Sensors send when every partition has an owner; then there are results.
     while fs::read_dir(folder.join("demo/results/homes")).map_or(0, Iterator::count) < 16 {
         if demo.child.try_wait()?.is_some() || since(began) > PATIENCE {
-            return Err(complain("the demo does not start").into());
+            return Err(complain("the demo did not start").into());
         }
         sleep(LOOK);
     }
@@ -67,7 +65,7 @@ pub(super) fn run(folder: &Path, speed: f64, lasts: Duration) -> Result<Step, Bo
     let status = loop {
         match demo.child.try_wait()? {
             Some(status) => break status,
-            None if since(ended) > PATIENCE => return Err(complain("the demo does not end").into()),
+            None if since(ended) > PATIENCE => return Err(complain("the demo did not end").into()),
             None => sleep(LOOK),
         }
     };

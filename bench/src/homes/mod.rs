@@ -64,8 +64,8 @@ fn step(options: &Options, speed: f64, seconds: u64) -> Result<Step, BoxError> {
 fn conclude(steps: &[Step]) {
     let Some(first) = steps.first() else { return };
     println!(
-        "\nat the default speed: p50 {} ms, p99 {} ms (aim: under {FRESH:?}); {:.2} cores (aim: under 1), {} MiB (aim: under \
-         1024)",
+        "\nat the default speed: p50 {} ms, p99 {} ms (target: under {FRESH:?}); {:.2} cores (target: under \
+         1), {} MiB (target: under 1024)",
         first.p50,
         first.p99,
         first.cores.sum(),
@@ -79,7 +79,7 @@ fn conclude(steps: &[Step]) {
             best.speed,
             thousands(best.rate)
         ),
-        None => println!("not even the default speed holds"),
+        None => println!("the target is missed even at the default speed"),
     }
     let beyond =
         steps.iter().filter(|step| !step.holds()).min_by(|one, other| one.speed.total_cmp(&other.speed));

@@ -97,9 +97,11 @@ impl Step {
         let most = most.into_iter().max_by(|one, other| one.0.total_cmp(&other.0)).map_or("", |most| most.1);
         let (used, there) = self.machine;
         let why = if used >= FULL * there as f64 {
-            format!("all {there} cores are busy, most of it {most}")
+            format!("all {there} cores are busy, mostly with {most}")
         } else {
-            format!("and not for want of processors: {used:.2} of {there} are busy, most of it {most}")
+            format!(
+                "the processors are not the limit: {used:.2} of {there} cores are busy, mostly with {most}"
+            )
         };
         format!("{what}; {why} (hub {hub:.2}, hosts {hosts:.2}, sensors and view {parent:.2})")
     }

@@ -97,7 +97,7 @@ impl EventProcessor for Nothing {
         self.seen += events.len() as u64;
         if self.seen >= self.events {
             let cost = start.cost_until(Mark::now(), self.events - BATCH as u64);
-            *self.done.cost.lock().expect("nobody panics") = Some(cost);
+            *self.done.cost.lock().expect("no task panics") = Some(cost);
             self.done.bell.notify_one();
         }
         Ok(())
@@ -113,7 +113,7 @@ async fn with_host(hub: MemoryHub, events: u32) -> Cost {
     host.start().await.expect("the hub is up");
     done.bell.notified().await;
     drop(host);
-    done.cost.lock().expect("nobody panics").take().expect("the bell rang")
+    done.cost.lock().expect("no task panics").take().expect("the signal arrived")
 }
 
 async fn without(hub: MemoryHub, events: u32) -> Cost {

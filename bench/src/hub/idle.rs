@@ -14,7 +14,7 @@ use crate::options::Options;
 use crate::report::{Bound, Figure, progress, size};
 
 const PARTITIONS: u32 = 1024;
-const MOST_BYTES: f64 = 100.0 * 1_048_576.0;
+const MAX_BYTES: f64 = 100.0 * 1_048_576.0;
 const WATCHED: Duration = Duration::from_secs(10);
 /// The time until busy threads have gone to sleep.
 const SETTLING: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ pub(crate) fn idle(options: &Options) -> Result<Vec<Figure>, BoxError> {
         for partition in 0..PARTITIONS {
             let producer = producer.clone();
             sends.spawn(async move {
-                producer.send_to(PartitionId(partition), event()).await.expect("the hub takes events")
+                producer.send_to(PartitionId(partition), event()).await.expect("the hub accepts events")
             });
         }
         sends.join_all().await;
@@ -48,7 +48,7 @@ pub(crate) fn idle(options: &Options) -> Result<Vec<Figure>, BoxError> {
     });
     figures.extend(watch("1,024 idle partitions, a receiver waiting at each", before)?);
     if receivers.try_join_next().is_some() {
-        return Err("a receiver ended though nothing was sent".into());
+        return Err("a receiver ended although nothing was sent".into());
     }
     subject.close()?;
     Ok(figures)
@@ -60,12 +60,12 @@ fn watch(name: &str, before: u64) -> Result<Vec<Figure>, BoxError> {
     let more = resident_bytes().saturating_sub(before) as f64;
     let awake = wake_ups_of_others()?;
     if awake == 0 {
-        return Err("no thread but this one has ever run, so that nothing can be counted".into());
+        return Err("no other thread has run, so its wake-ups cannot be counted".into());
     }
     sleep(WATCHED);
     let wake_ups = wake_ups_of_others()? - awake;
     Ok(vec![
-        Figure::new(format!("{name}: memory"), size(more), size(MOST_BYTES), more / MOST_BYTES)
+        Figure::new(format!("{name}: memory"), size(more), size(MAX_BYTES), more / MAX_BYTES)
             .must_be(Bound::AtMost(1.0)),
         Figure::new("  wake-ups in 10 s / none", wake_ups.to_string(), "0".into(), wake_ups as f64)
             .must_be(Bound::AtMost(0.0)),

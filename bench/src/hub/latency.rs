@@ -41,7 +41,9 @@ pub(crate) fn light_load(options: &Options) -> Result<Vec<Figure>, BoxError> {
         let task = runtime.spawn(async move { in_turn(hub, &path, between).await });
         let times = runtime.block_on(task)??;
         subject.close()?;
-        for (other, bare) in [("pwrite + fdatasync", &times.growing), ("the same in room", &times.in_room)] {
+        for (other, bare) in
+            [("pwrite + fdatasync", &times.growing), ("the same, preallocated", &times.in_room)]
+        {
             for (quantile_name, share) in [("p50", 0.5), ("p99", 0.99)] {
                 figures.push(Figure::times(
                     format!("send to receive, {name}, {quantile_name} / {other}"),

@@ -68,7 +68,7 @@ fn run(words: &[&str]) -> Result<bool, BoxError> {
                 .map(|(_, benchmark)| *benchmark)
                 .collect();
             if chosen.is_empty() {
-                return Err(format!("{name:?} is no benchmark of the hub").into());
+                return Err(format!("unknown benchmark of the hub: {name:?}").into());
             }
             figures(&chosen, &Options::parse(rest)?)
         }

@@ -110,7 +110,7 @@ fn leave_behind(folder: &Path) -> Result<(), BoxError> {
     sender.kill()?;
     sender.wait()?;
     if said.trim() != READY {
-        return Err("the process that was to be killed ended by itself".into());
+        return Err("the process ended before it was killed".into());
     }
     Ok(())
 }

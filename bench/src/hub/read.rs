@@ -52,7 +52,7 @@ pub(crate) fn backlog(options: &Options) -> Result<Vec<Figure>, BoxError> {
     let rate = |times: &[f64]| events as f64 / median(times);
     Ok(vec![
         Figure::rates("read a log as an event source / preads of 1 MiB", rate(&source), rate(&files)),
-        Figure::rates("read a log as it lies there / preads of 1 MiB", rate(&plain), rate(&files)),
+        Figure::rates("read a log without decoding events / preads of 1 MiB", rate(&plain), rate(&files)),
         Figure::new(
             "  bytes read from files / bytes of the log",
             size(read as f64),
@@ -95,7 +95,7 @@ pub(crate) fn while_sending(options: &Options) -> Result<Vec<Figure>, BoxError> 
         without.push(send_and_receive(&folder.path().join("without"), load, false)?.as_secs_f64());
     }
     let rate = |times: &[f64]| load.events as f64 / median(times);
-    Ok(vec![Figure::rates("send and receive, on disk / send alone", rate(&with), rate(&without))])
+    Ok(vec![Figure::rates("send and receive, on disk / only send", rate(&with), rate(&without))])
 }
 
 fn send_and_receive(folder: &Path, load: Load, receive: bool) -> Result<Duration, BoxError> {

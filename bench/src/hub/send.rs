@@ -43,7 +43,7 @@ pub(crate) fn durable(options: &Options) -> Result<Vec<Figure>, BoxError> {
     Ok(vec![
         Figure::rates("send, on disk / append + fdatasync", rate(took), rate(others[0]))
             .must_be(Bound::AtLeast(0.5)),
-        Figure::rates("send, on disk / the same in room asked for beforehand", rate(took), rate(others[1])),
+        Figure::rates("send, on disk / the same in preallocated space", rate(took), rate(others[1])),
         Figure::new("  syncs per commit / one", format!("{syncs:.3}"), "1".into(), syncs)
             .must_be(Bound::AtMost(1.1)),
         Figure::times("  time per commit / one append + fdatasync", per_commit, raw_per_commit),

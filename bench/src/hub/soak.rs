@@ -12,7 +12,7 @@ use ephor_hub::{Durability, Hub, Retention, Target};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::subject::{MOST_EVENTS, PARTITIONS, Subject, event, native, receiver, runtime};
+use super::subject::{MAX_EVENTS, PARTITIONS, Subject, event, native, receiver, runtime};
 use crate::machine::{disk_bytes, load_average, now, pause, resident_bytes, since, sleep};
 use crate::options::Options;
 use crate::report::{median, per_second, progress, size};
@@ -74,7 +74,7 @@ fn begin(runtime: &Runtime, hub: &Hub, counters: &Arc<Counters>) -> (JoinSet<()>
         senders.spawn(async move {
             while !counters.stop.load(Ordering::Relaxed) {
                 let events = (0..BATCH).map(|_| event());
-                producer.send_batch(Target::Any, events).await.expect("the hub takes events");
+                producer.send_batch(Target::Any, events).await.expect("the hub accepts events");
                 counters.sent.fetch_add(BATCH, Ordering::Relaxed);
             }
         });
@@ -84,8 +84,8 @@ fn begin(runtime: &Runtime, hub: &Hub, counters: &Arc<Counters>) -> (JoinSet<()>
         readers.spawn(async move {
             let group = ConsumerGroup::default_group();
             let mut receiver = receiver(&hub, &group, partition, StartPosition::Earliest).await;
-            let mut batch = Vec::with_capacity(MOST_EVENTS);
-            while receiver.receive(&mut batch, MOST_EVENTS).await.is_ok() {
+            let mut batch = Vec::with_capacity(MAX_EVENTS);
+            while receiver.receive(&mut batch, MAX_EVENTS).await.is_ok() {
                 counters.tailed.fetch_add(batch.len() as u64, Ordering::Relaxed);
                 batch.clear();
             }
@@ -94,7 +94,7 @@ fn begin(runtime: &Runtime, hub: &Hub, counters: &Arc<Counters>) -> (JoinSet<()>
     let (hub, counters) = (hub.clone(), counters.clone());
     readers.spawn(async move {
         let mut reader = native(&hub, 0, StartPosition::Earliest).await;
-        while let Ok(batch) = reader.next(MOST_EVENTS, usize::MAX).await {
+        while let Ok(batch) = reader.next(MAX_EVENTS, usize::MAX).await {
             counters.slow.fetch_add(batch.len() as u64, Ordering::Relaxed);
             counters.missed.fetch_add(reader.take_missed(), Ordering::Relaxed);
             pause(DAWDLING).await;
@@ -107,7 +107,7 @@ fn watch(folder: &Path, counters: &Counters, duration: Duration) -> Vec<Sample> 
     let (began, mut samples, mut sent_before) = (now(), Vec::new(), 0);
     println!(
         "{:>7}{:>16}{:>16}{:>14}{:>14}{:>12}{:>12}  load",
-        "", "sent", "tail behind", "slow read", "slow missed", "memory", "disk"
+        "", "sent", "tail lag", "slow read", "slow missed", "memory", "disk"
     );
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     while since(began) < duration {
@@ -145,7 +145,7 @@ fn conclude(samples: &[Sample]) -> bool {
         let (least, most) = (values.iter().min().copied(), values.iter().max().copied());
         let [least, middle, most] =
             [least.unwrap_or(0), median(&values), most.unwrap_or(0)].map(|bytes| size(bytes as f64));
-        println!("{name}: least {least}, median {middle}, most {most}");
+        println!("{name}: minimum {least}, median {middle}, maximum {most}");
     }
     let (first, second) = samples.split_at(samples.len() / 2);
     let most = |samples: &[Sample]| samples.iter().map(|sample| sample.resident).max().unwrap_or(0);
@@ -154,7 +154,7 @@ fn conclude(samples: &[Sample]) -> bool {
     let disk_is_flat = samples.iter().all(|sample| sample.disk <= KEPT + DISK_SLACK);
     let word = |flat: bool| if flat { "flat" } else { "NOT FLAT" };
     println!(
-        "memory is {} (most of the second half {}, may be {}); disk is {} (may be {})",
+        "memory is {} (maximum of the second half {}, limit {}); disk is {} (limit {})",
         word(memory_is_flat),
         size(most(second) as f64),
         size(limit as f64),

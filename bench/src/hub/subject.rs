@@ -22,7 +22,7 @@ use crate::machine::{now, since};
 /// The size of every event's body.
 pub(crate) const EVENT_BYTES: usize = 1 << 10;
 /// The batch size of readers.
-pub(crate) const MOST_EVENTS: usize = 1000;
+pub(crate) const MAX_EVENTS: usize = 1000;
 /// The number of partitions, unless a benchmark varies it.
 pub(crate) const PARTITIONS: u32 = 16;
 
@@ -116,7 +116,7 @@ pub(crate) async fn send(hub: &Hub, load: Load) -> Duration {
         senders.spawn(async move {
             while sent.fetch_add(1, Ordering::Relaxed) < batches {
                 let events = (0..load.batch).map(|_| event());
-                producer.send_batch(Target::Any, events).await.expect("the hub takes events");
+                producer.send_batch(Target::Any, events).await.expect("the hub accepts events");
             }
         });
     }
@@ -144,23 +144,23 @@ pub(crate) async fn receiver(
         start,
         epoch: None,
         receiver: String::new(),
-        prefetch_events: MOST_EVENTS,
+        prefetch_events: MAX_EVENTS,
         prefetch_bytes: usize::MAX,
     };
-    EventSource::open(hub, request).await.expect("the hub lets readers in")
+    EventSource::open(hub, request).await.expect("the hub accepts readers")
 }
 
 /// A reader that decodes nothing.
 pub(crate) async fn native(hub: &Hub, partition: u32, start: StartPosition) -> HubReceiver {
-    hub.reader(PartitionId(partition), start).await.expect("the hub lets readers in")
+    hub.reader(PartitionId(partition), start).await.expect("the hub accepts readers")
 }
 
 /// Reads this many events as a host does.
 pub(crate) async fn read(receiver: &mut dyn Receiver, events: u64) {
-    let (mut seen, mut batch) = (0, Vec::<Event>::with_capacity(MOST_EVENTS));
+    let (mut seen, mut batch) = (0, Vec::<Event>::with_capacity(MAX_EVENTS));
     while seen < events {
         batch.clear();
-        receiver.receive(&mut batch, MOST_EVENTS).await.expect("the hub is up");
+        receiver.receive(&mut batch, MAX_EVENTS).await.expect("the hub is up");
         seen += std::hint::black_box(&batch).len() as u64;
     }
 }
@@ -169,7 +169,7 @@ pub(crate) async fn read(receiver: &mut dyn Receiver, events: u64) {
 pub(crate) async fn read_native(receiver: &mut HubReceiver, events: u64) {
     let mut seen = 0;
     while seen < events {
-        let batch = receiver.next(MOST_EVENTS, usize::MAX).await.expect("the hub is up");
+        let batch = receiver.next(MAX_EVENTS, usize::MAX).await.expect("the hub is up");
         for event in batch.events() {
             std::hint::black_box(event);
         }

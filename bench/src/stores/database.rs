@@ -31,4 +31,4 @@ impl Database {
 
 /// Printed if there is no database.
 pub(crate) const NOT_INSTALLED: &str =
-    "PostgreSQL is not installed: apt-get install postgresql, or name a database with --postgres URL";
+    "PostgreSQL is not installed: run apt-get install postgresql, or use a database with --postgres URL";

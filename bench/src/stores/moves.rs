@@ -33,7 +33,7 @@ struct Clerk {
 
 impl EventProcessor for Clerk {
     async fn process_events(&mut self, context: &PartitionContext, _: &[Event]) -> Result<(), BoxError> {
-        let mut notes = self.notes.lock().map_err(|_| "a clerk panicked")?;
+        let mut notes = self.notes.lock().map_err(|_| "a processor panicked")?;
         if self.leaves {
             notes.first_host_reads.insert(context.partition(), ());
         } else if notes.closed.contains_key(&context.partition()) {
@@ -44,7 +44,7 @@ impl EventProcessor for Clerk {
 
     async fn close(&mut self, context: &PartitionContext, _: CloseReason) -> Result<(), BoxError> {
         if self.leaves {
-            self.notes.lock().map_err(|_| "a clerk panicked")?.closed.insert(context.partition(), now());
+            self.notes.lock().map_err(|_| "a processor panicked")?.closed.insert(context.partition(), now());
         }
         Ok(())
     }
@@ -73,8 +73,8 @@ pub(crate) async fn release_to_first_event(
         second.start().await?;
         // Half of them move to balance the load; then nothing moves any more.
         until("the load is shared", || owned(&first) == (PARTITIONS / 2) as usize).await?;
-        notes.lock().map_err(|_| "a clerk panicked")?.closed.clear();
-        notes.lock().map_err(|_| "a clerk panicked")?.read_again.clear();
+        notes.lock().map_err(|_| "a processor panicked")?.closed.clear();
+        notes.lock().map_err(|_| "a processor panicked")?.read_again.clear();
         first.stop(Duration::from_secs(10)).await?;
         let moved =
             || notes.lock().map(|notes| (notes.closed.len(), notes.read_again.len())).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(crate) async fn release_to_first_event(
         done = work => done?,
         failed = senders => failed?,
     }
-    let notes = notes.lock().map_err(|_| "a clerk panicked")?;
+    let notes = notes.lock().map_err(|_| "a processor panicked")?;
     Ok(notes.closed.iter().map(|(id, closed)| notes.read_again[id].since(*closed)).collect())
 }
 
@@ -112,7 +112,7 @@ async fn until(what: &str, mut done: impl FnMut() -> bool) -> Result<(), BoxErro
     let began = now();
     while !done() {
         if now().since(began) > PATIENCE {
-            return Err(format!("not within {PATIENCE:?}: {what}").into());
+            return Err(format!("timeout after {PATIENCE:?}: {what}").into());
         }
         pause(Duration::from_millis(5)).await;
     }

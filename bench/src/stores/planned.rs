@@ -19,7 +19,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, BoxError> {
     let named = match words {
         [] => None,
         ["--postgres", url] => Some(*url),
-        _ => return Err(format!("{words:?} are no options").into()),
+        _ => return Err(format!("unknown options {words:?}").into()),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let before = machine::load_average();

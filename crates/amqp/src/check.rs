@@ -6,9 +6,32 @@
 use crate::code::{self, Width};
 use crate::decode::{MAX_NESTING, Malformed, Reader};
 
-/// The most elements of an array whose elements take no bytes, such as nulls: readers allocate room for each
-/// of them.
-pub const MAX_EMPTY_ELEMENTS: usize = 255;
+/// The most elements that take no bytes, such as the nulls of an array, in one message: readers allocate room
+/// for each of them.
+pub const MAX_EMPTY_ELEMENTS: usize = 1_024;
+
+/// The error of a value that has more of them.
+pub const TOO_MANY_EMPTY: &str = "more than 1,024 elements that take no bytes in one message";
+
+/// The number of elements without bytes that are still allowed: one for everything that readers decode
+/// together, however many arrays it has.
+#[derive(Clone, Copy, Debug)]
+pub struct EmptyElements {
+    left: usize,
+}
+
+impl Default for EmptyElements {
+    fn default() -> Self {
+        Self { left: MAX_EMPTY_ELEMENTS }
+    }
+}
+
+impl EmptyElements {
+    fn take(&mut self, count: usize, at: usize) -> Result<(), Malformed> {
+        self.left = self.left.checked_sub(count).ok_or(Malformed::new(at, TOO_MANY_EMPTY))?;
+        Ok(())
+    }
+}
 
 /// A compound value that has been entered.
 #[derive(Clone, Copy)]
@@ -16,8 +39,7 @@ struct Frame {
     end: usize,
     /// The number of items still to come.
     left: usize,
-    /// Values still to come of the current item: a described item is two values in a row, and so may its
-    /// descriptor be.
+    /// Values still to come of the current item: a described item is two values in a row.
     pending: usize,
     /// The format code that all elements of an array share.
     element: Option<u8>,
@@ -29,6 +51,11 @@ struct Frame {
 
 /// Checks that `bytes` are one well-formed value, nested at most [`MAX_NESTING`] deep, and nothing else.
 pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
+    check_within(bytes, &mut EmptyElements::default())
+}
+
+/// The same for a value that is a part of a message, whose values share `empty`.
+pub fn check_within(bytes: &[u8], empty: &mut EmptyElements) -> Result<(), Malformed> {
     let whole = Frame { end: bytes.len(), left: 1, pending: 0, element: None, inside: 0, described: 0 };
     let mut frames = [whole; MAX_NESTING + 1];
     let (mut depth, mut at) = (0, 0);
@@ -60,6 +87,9 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
             code::DESCRIBED if frame.inside + frame.described + 1 >= MAX_NESTING => {
                 return Err(Malformed::new(at, "descriptors nested too deeply"));
             }
+            code::DESCRIBED if reader.peek().is_some_and(|code| !is_descriptor(code)) => {
+                return Err(Malformed::new(reader.at(), "a descriptor that is neither a number nor a name"));
+            }
             code::DESCRIBED => {
                 frame.pending += 2;
                 frame.described += 1;
@@ -70,7 +100,7 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
                 if inside > MAX_NESTING {
                     return Err(Malformed::new(at, "nested too deeply"));
                 }
-                Some(enter(&mut reader, code, at, inside)?)
+                Some(enter(&mut reader, code, at, inside, empty)?)
             }
             _ => {
                 reader.primitive(code, at)?;
@@ -86,8 +116,20 @@ pub fn check(bytes: &[u8]) -> Result<(), Malformed> {
     }
 }
 
+/// True for the types that the specification has descriptors of (part 1, section 1.2): ulong and symbol. All others
+/// are reserved, and some readers know only these.
+fn is_descriptor(code: u8) -> bool {
+    matches!(code, code::ULONG_0 | code::SMALL_ULONG | code::ULONG | code::SYMBOL_8 | code::SYMBOL_32)
+}
+
 /// Reads the size and count of a compound value, up to its first item.
-fn enter(reader: &mut Reader<'_>, code: u8, at: usize, inside: usize) -> Result<Frame, Malformed> {
+fn enter(
+    reader: &mut Reader<'_>,
+    code: u8,
+    at: usize,
+    inside: usize,
+    empty: &mut EmptyElements,
+) -> Result<Frame, Malformed> {
     let narrow = matches!(code, code::LIST_8 | code::MAP_8 | code::ARRAY_8);
     let end = reader.clone().data(code)?.end;
     let (_size, left) = match narrow {
@@ -96,7 +138,7 @@ fn enter(reader: &mut Reader<'_>, code: u8, at: usize, inside: usize) -> Result<
     };
     let mut frame = Frame { end, left, pending: 0, element: None, inside, described: 0 };
     match code {
-        code::ARRAY_8 | code::ARRAY_32 => enter_array(reader, &mut frame)?,
+        code::ARRAY_8 | code::ARRAY_32 => enter_array(reader, &mut frame, empty)?,
         code::MAP_8 | code::MAP_32 if left % 2 != 0 => {
             return Err(Malformed::new(at, "a key without a value"));
         }
@@ -109,7 +151,11 @@ fn enter(reader: &mut Reader<'_>, code: u8, at: usize, inside: usize) -> Result<
 }
 
 /// Reads the constructor that all elements share.
-fn enter_array(reader: &mut Reader<'_>, frame: &mut Frame) -> Result<(), Malformed> {
+fn enter_array(
+    reader: &mut Reader<'_>,
+    frame: &mut Frame,
+    empty: &mut EmptyElements,
+) -> Result<(), Malformed> {
     if frame.left == 0 && reader.at() == frame.end {
         // An empty array can be decoded without a constructor, and some peers write none.
         return Ok(());
@@ -121,8 +167,7 @@ fn enter_array(reader: &mut Reader<'_>, frame: &mut Frame) -> Result<(), Malform
             return Err(Malformed::new(reader.at() - 1, "descriptors nested too deeply"));
         }
         let descriptor = reader.byte()?;
-        // Others are compound or described: they are not checked here, and no peer needs them.
-        if !matches!(Width::of(descriptor), Some(Width::Fixed(_) | Width::Length8 | Width::Length32)) {
+        if !is_descriptor(descriptor) {
             return Err(Malformed::new(
                 reader.at() - 1,
                 "an array whose descriptor is neither a number nor a name",
@@ -134,12 +179,11 @@ fn enter_array(reader: &mut Reader<'_>, frame: &mut Frame) -> Result<(), Malform
     }
     match Width::of(element) {
         None => return Err(Malformed::new(reader.at() - 1, "unknown format code")),
-        // Four billion elements may fit in no bytes at all.
-        Some(Width::Fixed(0)) if frame.left > MAX_EMPTY_ELEMENTS => {
-            return Err(Malformed::new(reader.at() - 1, "too many elements that take no bytes"));
+        // Four billion elements may fit in no bytes at all, and there are no bytes to check.
+        Some(Width::Fixed(0)) => {
+            empty.take(frame.left, reader.at() - 1)?;
+            frame.left = 0;
         }
-        // There are no bytes to check.
-        Some(Width::Fixed(0)) => frame.left = 0,
         Some(_) => frame.element = Some(element),
     }
     Ok(())

@@ -96,7 +96,7 @@ const FIRST_READ: usize = 4 * 1024;
 /// If at least this many bytes of output wait, they are written before anything else.
 const WRITE_FIRST: usize = 64 * 1024;
 /// The number of rounds without an event after which a driver yields to other tasks.
-const TURNS: usize = 64;
+const MAX_TURNS: usize = 64;
 
 /// A connection and its transport.
 pub struct Driver<S> {
@@ -164,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if self.connection.output_length() >= WRITE_FIRST {
             self.write(context);
         }
-        for _ in 0..TURNS {
+        for _ in 0..MAX_TURNS {
             if let Some(event) = self.connection.next_event() {
                 return Poll::Ready(Some(event));
             }
@@ -189,11 +189,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if Pin::new(&mut self.stream).poll_shutdown(context).is_ready() {
             return Poll::Ready(());
         }
-        let patience = self.connection.config().limits.time_to_close;
-        let patience = self
-            .shutdown
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
-        patience.as_mut().poll(context)
+        let timeout = self.connection.config().limits.time_to_close;
+        let timeout =
+            self.shutdown.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + timeout)));
+        timeout.as_mut().poll(context)
     }
 
     /// Writes what the transport takes. True if it took any, or failed.
@@ -236,8 +235,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if !self.connection.wants_input() {
             return false;
         }
-        let most = self.connection.config().limits.read.max(FIRST_READ);
-        self.read_size = self.read_size.min(most);
+        let max = self.connection.config().limits.read.max(FIRST_READ);
+        self.read_size = self.read_size.min(max);
         let input = self.connection.input();
         if input.capacity() - input.len() < self.read_size / 2 {
             input.reserve(self.read_size);
@@ -245,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         let room = input.capacity() - input.len();
         match pin!(self.stream.read_buf(input)).poll(context) {
             Poll::Ready(Ok(0)) => self.connection.on_lost("the peer closed the transport"),
-            Poll::Ready(Ok(count)) if count == room => self.read_size = (room * 2).min(most),
+            Poll::Ready(Ok(count)) if count == room => self.read_size = (room * 2).min(max),
             Poll::Ready(Ok(_)) => {}
             Poll::Ready(Err(error)) => self.connection.on_lost(format!("cannot read: {error}")),
             Poll::Pending => return false,

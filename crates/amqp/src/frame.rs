@@ -62,7 +62,7 @@ pub struct FrameHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
     /// The frame is larger than allowed.
-    #[error("a frame of {size} bytes, of which at most {limit} are allowed")]
+    #[error("a frame of {size} bytes; at most {limit} are allowed")]
     TooLarge {
         /// The size in its header.
         size: u32,

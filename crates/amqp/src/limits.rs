@@ -34,13 +34,15 @@ pub struct Limits {
     /// The largest message: 1 MiB, and 64 KiB for what peers do not count. If our `attach` announces less,
     /// the limit of the link is that, and the same 64 KiB.
     pub message: u64,
-    /// Unsettled deliveries of a session, in each direction: 16,384.
+    /// Unsettled deliveries of a session, in each direction: 16,384. A received one counts until our side
+    /// settles it, also if the peer has settled it before.
     pub unsettled: usize,
     /// Bytes of incomplete deliveries, in each direction: incoming ones whose end has not come yet, and
     /// outgoing ones whose rest could not be written yet because the peer has no window or does not read: 8
     /// MiB.
     pub incomplete: usize,
-    /// The growth of incoming incomplete deliveries, in bytes, after which the owner is notified
+    /// The growth of incoming incomplete deliveries, or the change of output, in bytes, after which the owner
+    /// is notified
     /// ([`Event::Unended`](crate::connection::Event::Unended)): never by default.
     pub incomplete_notice: usize,
     /// The most bytes that a driver reads at once: 128 KiB.
@@ -48,12 +50,12 @@ pub struct Limits {
     /// The bytes of waiting output at which no more messages are sent: 256 KiB.
     pub output: usize,
     /// The bytes of waiting output at which nothing more is read from the peer: 1 MiB.
-    pub output_when_deaf: usize,
+    pub output_to_pause_reading: usize,
     /// Time from the start to the peer's `open`: 30 seconds.
     pub time_to_open: Duration,
     /// Time from our `close` to the peer's: 5 seconds.
     pub time_to_close: Duration,
-    /// Time for a peer to read anything while output waits for it: 60 seconds.
+    /// Time for a peer to read a tenth of the output that waits for it: 60 seconds.
     pub time_to_read: Duration,
     /// Time for the next part of an incomplete delivery: 60 seconds. The whole delivery may take ten times as
     /// long.
@@ -80,7 +82,7 @@ impl Default for Limits {
             incomplete_notice: usize::MAX,
             read: 128 * KIB,
             output: 256 * KIB,
-            output_when_deaf: MIB,
+            output_to_pause_reading: MIB,
             time_to_open: Duration::from_secs(30),
             time_to_close: Duration::from_secs(5),
             time_to_read: Duration::from_secs(60),
@@ -107,10 +109,10 @@ impl Limits {
                 self.window
             ));
         }
-        if self.output_when_deaf < self.output {
+        if self.output_to_pause_reading < self.output {
             return Err(format!(
-                "output_when_deaf ({}) must be at least output ({}), or nothing is read while sending",
-                self.output_when_deaf, self.output
+                "output_to_pause_reading ({}) must be at least output ({}), or nothing is read while sending",
+                self.output_to_pause_reading, self.output
             ));
         }
         Ok(())

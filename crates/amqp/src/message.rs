@@ -1,12 +1,13 @@
 //! Finds the sections of an encoded message without decoding their content.
 //!
 //! ```text
-//! header? delivery-annotations? message-annotations? properties? application-properties?
+//! header? delivery-annotations? message-annotations? properties? application-properties? footer?
 //! ( data+ | amqp-sequence+ | amqp-value ) footer? delivery-annotations?
 //! ```
 //!
-//! That is the order of the specification (part 3, section 3.2), with one exception that occurs in practice:
-//! Azure's Python SDK writes the delivery annotations last. A message without a body is refused, as the
+//! That is the order of the specification (part 3, section 3.2), with two exceptions that occur in practice:
+//! Azure's Python SDK writes the delivery annotations last, and rhea, on which the JavaScript SDK is based, writes
+//! the footer before the body. A message without a body is refused, as the
 //! specification demands; so is a section that occurs twice.
 
 use std::ops::Range;
@@ -100,6 +101,11 @@ impl Sections {
         Ok(found)
     }
 
+    /// The footer, if it was written before the body. It ends where the body begins.
+    pub fn early_footer(&self) -> Option<Section> {
+        self.footer.filter(|footer| footer.start < self.body.whole.start)
+    }
+
     /// The number of data sections of the body.
     pub fn data_sections(&self) -> usize {
         if self.body.kind == BodyKind::Data { self.body.sections } else { 0 }
@@ -120,16 +126,18 @@ impl Sections {
     }
 }
 
-/// Ranks in the order of sections. Delivery annotations have two: their own, and the end.
+/// Ranks in the order of sections. Delivery annotations have two: their own, and the end. So has the footer: its
+/// own, and before the body.
 mod rank {
     pub(super) const HEADER: u8 = 1;
     pub(super) const DELIVERY_ANNOTATIONS: u8 = 2;
     pub(super) const MESSAGE_ANNOTATIONS: u8 = 3;
     pub(super) const PROPERTIES: u8 = 4;
     pub(super) const APPLICATION_PROPERTIES: u8 = 5;
-    pub(super) const BODY: u8 = 6;
-    pub(super) const FOOTER: u8 = 7;
-    pub(super) const LATE_DELIVERY_ANNOTATIONS: u8 = 8;
+    pub(super) const EARLY_FOOTER: u8 = 6;
+    pub(super) const BODY: u8 = 7;
+    pub(super) const FOOTER: u8 = 8;
+    pub(super) const LATE_DELIVERY_ANNOTATIONS: u8 = 9;
 }
 
 impl Sections {
@@ -158,6 +166,7 @@ impl Sections {
             section::DATA => (rank::BODY, is_binary),
             section::AMQP_SEQUENCE => (rank::BODY, is_list),
             section::AMQP_VALUE => (rank::BODY, true),
+            section::FOOTER if before < rank::BODY => (rank::EARLY_FOOTER, is_map),
             section::FOOTER => (rank::FOOTER, is_map),
             _ => return Err(Malformed::new(start, "an unknown section")),
         };
@@ -179,7 +188,7 @@ impl Sections {
             _ => &mut self.footer,
         };
         if slot.replace(place).is_some() {
-            return Err(Malformed::new(start, "a section that stands twice"));
+            return Err(Malformed::new(start, "a duplicate section"));
         }
         Ok(rank)
     }
@@ -195,7 +204,7 @@ impl Sections {
             return Err(Malformed::new(place.start, "a body of two kinds"));
         }
         if kind == BodyKind::Value {
-            return Err(Malformed::new(place.start, "a section that stands twice"));
+            return Err(Malformed::new(place.start, "a duplicate section"));
         }
         body.whole.end = place.end;
         body.sections += 1;

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_refused_takes_nothing_and_what_is_dropped_makes_room() {
+    fn a_refused_permit_takes_nothing_and_a_dropped_one_makes_room() {
         let limit = SharedLimit::new(2);
         let slots = [limit.take(), limit.clone().take()];
         assert!(slots.iter().all(Option::is_some) && limit.take().is_none() && limit.take().is_none());

@@ -112,9 +112,19 @@ fn the_delivery_annotations_of_the_python_sdk_may_stand_last() {
     for parts in [&[HEADER, DATA, DELIVERY][..], &[HEADER, DATA, FOOTER, DELIVERY]] {
         assert!(scan(parts).unwrap().delivery_annotations.is_some());
     }
-    assert_eq!(refused(&[DELIVERY, DATA, DELIVERY]), "a section that stands twice");
+    assert_eq!(refused(&[DELIVERY, DATA, DELIVERY]), "a duplicate section");
     assert_eq!(refused(&[DATA, DELIVERY, FOOTER]), "a section out of order");
     assert_eq!(refused(&[DATA, DELIVERY, DATA]), "a section out of order");
+}
+
+#[test]
+fn the_footer_of_the_javascript_sdk_may_stand_before_the_body() {
+    for parts in [&[FOOTER, DATA][..], &[HEADER, APPLICATION, FOOTER, DATA], &[FOOTER, DATA, DELIVERY]] {
+        let found = scan(parts).unwrap();
+        assert_eq!(found.early_footer(), found.footer);
+        assert_eq!(found.footer.unwrap().end, found.body.whole.start);
+    }
+    assert_eq!(scan(&[DATA, FOOTER]).unwrap().early_footer(), None);
 }
 
 #[test]
@@ -123,9 +133,10 @@ fn what_is_not_a_message_is_refused() {
     assert_eq!(refused(&[HEADER, ANNOTATIONS, FOOTER]), "a message without a body");
     assert_eq!(refused(&[PROPERTIES, HEADER, DATA]), "a section out of order");
     assert_eq!(refused(&[DATA, HEADER]), "a section out of order");
-    assert_eq!(refused(&[FOOTER, DATA]), "a section out of order");
-    assert_eq!(refused(&[HEADER, HEADER, DATA]), "a section that stands twice");
-    assert_eq!(refused(&[VALUE, VALUE]), "a section that stands twice");
+    assert_eq!(refused(&[FOOTER, APPLICATION, DATA]), "a section out of order");
+    assert_eq!(refused(&[FOOTER, DATA, FOOTER]), "a duplicate section");
+    assert_eq!(refused(&[HEADER, HEADER, DATA]), "a duplicate section");
+    assert_eq!(refused(&[VALUE, VALUE]), "a duplicate section");
     assert_eq!(refused(&[DATA, VALUE]), "a body of two kinds");
     assert_eq!(refused(&[DATA, SEQUENCE]), "a body of two kinds");
     assert_eq!(refused(&[b"\x00\x53\x79\xc1\x01\x00", DATA]), "an unknown section");

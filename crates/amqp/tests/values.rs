@@ -1,6 +1,6 @@
 //! Tests every type, byte for byte as in the specification (AMQP 1.0, part 1, section 1.6).
 
-use ephor_amqp::check::check;
+use ephor_amqp::check::{TOO_MANY_EMPTY, check};
 use ephor_amqp::decode::MAX_NESTING;
 use ephor_amqp::{Malformed, Reader, Value, encode};
 
@@ -165,7 +165,6 @@ fn what_has_no_variant_of_its_own_stays_encoded() {
         &[0xe0, 8, 2, 0xc0, 2, 1, 0x40, 2, 1, 0x41],
         &[0xe0, 1, 0],
         b"\x00\xa3\x01x\x00\x53\x05\xa1\x01y",
-        b"\x00\x00\x53\x01\xa3\x01x\x40",
     ] {
         assert_eq!(read(bytes), Ok(Value::Encoded(bytes)));
     }
@@ -206,10 +205,40 @@ fn a_map_that_claims_a_million_items_is_refused_before_any_is_read() {
 #[test]
 fn an_array_of_four_billion_nulls_is_refused_though_it_takes_no_bytes() {
     let nulls = |count: u32| [&[0xf0, 0, 0, 0, 5][..], &count.to_be_bytes(), &[0x40]].concat();
-    assert_eq!(check(&nulls(255)), Ok(()));
-    for count in [256, u32::MAX] {
-        assert_eq!(check(&nulls(count)), Err(Malformed::new(9, "too many elements that take no bytes")));
+    assert_eq!(check(&nulls(1_024)), Ok(()));
+    for count in [1_025, u32::MAX] {
+        assert_eq!(check(&nulls(count)), Err(Malformed::new(9, TOO_MANY_EMPTY)));
     }
+}
+
+#[test]
+fn elements_that_take_no_bytes_are_counted_over_all_arrays() {
+    let wide = |code: u8, count: u32, items: &[u8]| {
+        [&[code][..], &(items.len() as u32 + 4).to_be_bytes(), &count.to_be_bytes(), items].concat()
+    };
+    // 255 of each kind, in four bytes, or in three in an array of arrays.
+    for element in [0x40, 0x41, 0x43, 0x44, 0x45] {
+        let array = [0xe0, 2, 255, element];
+        let pair = [&[0x40][..], &array].concat();
+        for (count, fits) in [(4, true), (5, false), (100_000, false)] {
+            let arrays = [&[0xe0][..], &array[1..].repeat(count as usize)].concat();
+            for bytes in [
+                wide(0xd0, count, &array.repeat(count as usize)),
+                wide(0xd1, 2 * count, &pair.repeat(count as usize)),
+                wide(0xf0, count, &arrays),
+            ] {
+                let checked = check(&bytes).map_err(|malformed| malformed.what);
+                assert_eq!(
+                    checked,
+                    if fits { Ok(()) } else { Err(TOO_MANY_EMPTY) },
+                    "{count} of {element:x}"
+                );
+            }
+        }
+    }
+    // Whatever describes them.
+    let described = [0xe0, 5, 255, 0x00, 0x53, 0x01, 0x40];
+    assert_eq!(check(&wide(0xd0, 5, &described.repeat(5))).unwrap_err().what, TOO_MANY_EMPTY);
 }
 
 #[test]
@@ -230,6 +259,38 @@ fn values_that_are_described_again_and_again_are_nested_too() {
     };
     assert_eq!(check(&array(30)), Ok(()));
     assert_eq!(check(&array(31)).unwrap_err().what, "descriptors nested too deeply");
+}
+
+#[test]
+fn descriptors_are_numbers_or_names() {
+    let described = |descriptor: &[u8]| [&[0x00], descriptor, &[0x41]].concat();
+    let array = |descriptor: &[u8]| {
+        let inside = [&[1, 0x00], descriptor, &[0x56, 1]].concat();
+        [&[0xe0, inside.len() as u8], &inside[..]].concat()
+    };
+    let ulong = b"\x80\0\0\x46\x8c\0\0\0\x04";
+    for right in [&b"\x44"[..], b"\x53\x01", ulong, b"\xa3\x01d", b"\xb3\0\0\0\x01d"] {
+        assert_eq!(check(&described(right)), Ok(()), "{right:02x?}");
+        assert_eq!(check(&array(right)), Ok(()), "{right:02x?}");
+    }
+    for wrong in [
+        &b"\x40"[..],
+        b"\x41",
+        b"\x52\x01",
+        b"\x55\x01",
+        b"\xa1\x01d",
+        b"\xa0\x01d",
+        b"\x45",
+        b"\x00\x44\x44",
+    ] {
+        let refused = check(&described(wrong));
+        assert_eq!(refused, Err(Malformed::new(1, "a descriptor that is neither a number nor a name")));
+        let refused = check(&array(wrong));
+        assert_eq!(
+            refused,
+            Err(Malformed::new(4, "an array whose descriptor is neither a number nor a name"))
+        );
+    }
 }
 
 #[test]

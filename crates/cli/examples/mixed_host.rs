@@ -9,7 +9,7 @@
 //! | `MIXED_NEIGHBOURS` | `sdk` (default): other SDKs share the group; `none`: only Ephor hosts |
 //! | `MIXED_INTERVAL` | seconds between two renewals (default 1); a lease lasts six of them |
 
-#![allow(clippy::print_stdout, reason = "what it prints is what it is for")]
+#![allow(clippy::print_stdout, reason = "its purpose is to print")]
 
 use std::time::Duration;
 
@@ -39,8 +39,10 @@ async fn main() -> Result<(), BoxError> {
 }
 
 fn variable(name: &str) -> Result<String, BoxError> {
-    std::env::var(name)
-        .map_err(|_| format!("set {name}; the first lines of mixed_host.rs say what to").into())
+    std::env::var(name).map_err(|_| {
+        format!("set the environment variable {name}; the comment at the top of mixed_host.rs describes it")
+            .into()
+    })
 }
 
 fn store() -> Result<BlobStore, BoxError> {
@@ -55,7 +57,7 @@ fn store() -> Result<BlobStore, BoxError> {
 fn options() -> EventProcessorOptions {
     EventProcessorOptions {
         max_batch_size: 10,
-        checkpoint: CheckpointPolicy { spacing: Duration::ZERO, ..CheckpointPolicy::by_hand() },
+        checkpoint: CheckpointPolicy { spacing: Duration::ZERO, ..CheckpointPolicy::manual() },
         on_error: Some(ErrorHandler::new(|error| tell(&json!({ "error": error.to_string() })))),
         ..EventProcessorOptions::default()
     }

@@ -8,10 +8,10 @@ use clap::{Args, Parser, Subcommand};
 use crate::demo::arguments::{Demo, DemoHost};
 use crate::tools::arguments::{CheckpointCommand, GroupCommand, HostCommand, LeaseCommand, Output};
 
-const LOGS: &str = "RUST_LOG sets what is logged on stderr, such as RUST_LOG=ephor_gateway=debug; without it, \
-                    warnings, and whom the hub did not let in";
+const LOGS: &str = "RUST_LOG selects the log lines on stderr, such as RUST_LOG=ephor_gateway=debug.
+Default: warnings and rejected clients.";
 
-/// An event hub on your machine, and tools for every event hub.
+/// A local event hub, and tools for event hubs and consumer groups.
 #[derive(Parser)]
 #[command(name = "ephor", version, arg_required_else_help = true, after_help = LOGS)]
 pub(crate) struct Arguments {
@@ -21,28 +21,28 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Start an event hub that the Azure SDKs connect to
+    /// Run a local event hub that the Azure SDKs can connect to
     Dev(Dev),
-    /// Watch over 100,000 homes: sensors, a hub, five hosts and a page
+    /// Run the home-security demo: 100,000 homes, a hub, five hosts and a web page
     Demo(Demo),
     #[command(hide = true)]
     DemoHost(DemoHost),
-    /// Send events: from the arguments, or the lines of standard input
+    /// Send events from the arguments, or from the lines of standard input
     Send(Send),
-    /// Print events as they come
+    /// Print events as they arrive
     Tail(Tail),
-    /// Read a whole data folder to see whether every bit is as it was written
+    /// Read all files of a data folder and report damage
     Verify(Verify),
-    /// Look at consumer groups: who owns what, and how far it has come
+    /// Show consumer groups: owners, checkpoints and lag
     #[command(subcommand)]
     Group(GroupCommand),
-    /// Look at the hosts of a group, or drain one
+    /// List the hosts of a group, or drain one
     #[command(subcommand)]
     Host(HostCommand),
-    /// Look at checkpoints, move them, or carry them to another store
+    /// List, move, export or import checkpoints
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
-    /// Look at what happened to leases
+    /// Show the history of leases
     #[command(subcommand)]
     Lease(LeaseCommand),
 }
@@ -50,60 +50,62 @@ pub(crate) enum Command {
 #[derive(Args)]
 #[command(after_help = LOGS)]
 pub(crate) struct Dev {
-    /// Where events are kept
+    /// Folder where events are stored
     #[arg(long, value_name = "DIR", default_value = "ephor-data", conflicts_with = "memory")]
     pub(crate) data: PathBuf,
-    /// Keep everything in memory, and forget it at the end
+    /// Keep everything in memory only; it is lost when the hub stops
     #[arg(long)]
     pub(crate) memory: bool,
-    /// Answer senders before events are on disk; a power failure may lose the newest
+    /// Acknowledge events before they are on disk; a power failure may lose the newest ones
     #[arg(long, conflicts_with = "memory")]
     pub(crate) relaxed: bool,
-    /// Where to listen for AMQP; port 0 picks a free one
+    /// Address to listen on for AMQP; port 0 picks a free port
     #[arg(long, value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:5672")]
     pub(crate) amqp: SocketAddr,
-    /// Where to listen for AMQP over TLS too, with a certificate made for development and kept with the data, or with
-    /// one of your own
+    /// Address to listen on for AMQP over TLS, with a development certificate that is generated and
+    /// stored with the data, or with your own (--cert)
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) amqps: Option<SocketAddr>,
-    /// A name or an address by which clients reach this machine, for the certificate made for development; may be given
-    /// several times
+    /// Host name or address by which clients reach this machine, for the development certificate;
+    /// can be repeated
     #[arg(long = "name", value_name = "HOST", value_parser = host_name, requires = "amqps", conflicts_with = "cert")]
     pub(crate) names: Vec<String>,
-    /// A certificate of your own (PEM), with those of its authorities behind it; read again when it changes
+    /// Your own certificate (PEM), followed by those of its authorities; reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "cert_key", requires = "amqps")]
     pub(crate) cert: Option<PathBuf>,
-    /// The private key (PEM) of that certificate, which nobody else may be able to read
+    /// Private key (PEM) of that certificate; other users must not be able to read the file
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub(crate) cert_key: Option<PathBuf>,
-    /// Where to answer GET /health
+    /// Address of the health check, GET /health
     #[arg(long, value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:5300")]
     pub(crate) http: SocketAddr,
-    /// A hub to have, as NAME or NAME:PARTITIONS; may be given several times. One that is there keeps its partitions
+    /// Hub to create, as NAME or NAME:PARTITIONS; can be repeated. An existing hub keeps its
+    /// partitions
     #[arg(long = "hub", value_name = "NAME[:PARTITIONS]")]
     pub(crate) hubs: Vec<String>,
-    /// Let a hub that is there grow to the partitions that are asked for. It never shrinks again, and keys choose other
-    /// partitions from then on
+    /// Let an existing hub grow to the requested number of partitions. It cannot shrink again, and
+    /// keys map to other partitions afterwards
     #[arg(long)]
     pub(crate) grow: bool,
-    /// A consumer group to have; may be given several times
+    /// Consumer group to create; can be repeated
     #[arg(long = "group", value_name = "HUB/GROUP")]
     pub(crate) groups: Vec<String>,
-    /// Hubs from a file: ours, or the Config.json of the Microsoft emulator
+    /// File that lists hubs: a configuration of Ephor, or the Config.json of the Microsoft emulator
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A file with the key that clients have to know, instead of the one for development that everybody knows; without
-    /// it and without --keys, the file that EPHOR_KEY_FILE names
+    /// File with the key that clients must present, instead of the public development key. Default,
+    /// unless --keys is given: the file that EPHOR_KEY_FILE names
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
-    /// A file with several keys: lines of NAME CLAIMS KEY, and HUB behind it for a key of one hub alone; CLAIMS are send,
-    /// listen or manage, with commas between them
+    /// File with several keys, one per line: NAME CLAIMS KEY, and optionally HUB if the key is for
+    /// one hub only; CLAIMS are send, listen or manage, separated by commas
     #[arg(long, value_name = "FILE", conflicts_with = "key_file")]
     pub(crate) keys: Option<PathBuf>,
-    /// Serve other machines without TLS, or with the key for development; for networks that nobody else is in
+    /// Serve other machines without TLS, or with the development key; only for networks that you
+    /// trust
     #[arg(long)]
     pub(crate) allow_insecure: bool,
-    /// End when the process that started this one does
+    /// Stop when the process that started this one ends
     #[arg(long, hide = true)]
     pub(crate) end_with_parent: bool,
 }
@@ -134,7 +136,8 @@ fn host_name(given: &str) -> Result<String, String> {
 /// How to find a hub.
 #[derive(Args)]
 pub(crate) struct Connection {
-    /// The connection string; where it has a key in it, better in the environment or in a file
+    /// Connection string of the hub. If it contains a key, use EPHOR_CONNECTION or
+    /// --connection-file instead
     #[arg(
         long,
         value_name = "STRING",
@@ -144,30 +147,31 @@ pub(crate) struct Connection {
                          SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true"
     )]
     pub(crate) connection: String,
-    /// A file with the connection string, which nobody else may be able to read
+    /// File with the connection string; other users must not be able to read it
     #[arg(long, value_name = "FILE")]
     pub(crate) connection_file: Option<PathBuf>,
-    /// A certificate (PEM) to trust besides the public ones, such as the one of ephor dev --amqps
+    /// Additional certificate (PEM) to trust, such as the one of ephor dev --amqps
     #[arg(long, value_name = "FILE", env = "EPHOR_TRUST")]
     pub(crate) trust: Option<PathBuf>,
-    /// Connect to another machine without TLS if the connection string says so; for networks that nobody else is in
+    /// Connect to another machine without TLS if the connection string asks for it; only for
+    /// networks that you trust
     #[arg(long)]
     pub(crate) allow_insecure: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct Send {
-    /// The hub
+    /// Name of the hub
     pub(crate) hub: String,
-    /// The bodies of the events; none: one event for each line of standard input
+    /// Bodies of the events; without any, each line of standard input is an event
     pub(crate) bodies: Vec<String>,
     /// Send to this partition
     #[arg(long, conflicts_with = "key")]
     pub(crate) partition: Option<u32>,
-    /// Send to the partition that this key chooses
+    /// Send to the partition of this partition key
     #[arg(long)]
     pub(crate) key: Option<String>,
-    /// What is told at the end: words on stderr, or how many were sent as JSON
+    /// Final report: text on stderr (table), or JSON with the number of events sent (json)
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -176,21 +180,21 @@ pub(crate) struct Send {
 
 #[derive(Args)]
 pub(crate) struct Tail {
-    /// The hub
+    /// Name of the hub
     pub(crate) hub: String,
-    /// Only this partition
+    /// Read only this partition
     #[arg(long)]
     pub(crate) partition: Option<u32>,
-    /// The consumer group
+    /// Consumer group to read with
     #[arg(long, default_value = "$Default")]
     pub(crate) group: String,
-    /// Begin with the oldest event instead of the next
+    /// Start at the oldest event instead of at new ones
     #[arg(long)]
     pub(crate) from_beginning: bool,
-    /// End after so many events
+    /// Stop after this number of events
     #[arg(long, short = 'n')]
     pub(crate) count: Option<u64>,
-    /// A line of text for each event, or an object of JSON with everything that the event has
+    /// A line of text for each event (table), or a JSON object with all its fields (json)
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
     #[command(flatten)]
@@ -199,9 +203,9 @@ pub(crate) struct Tail {
 
 #[derive(Args)]
 pub(crate) struct Verify {
-    /// The data folder
+    /// Data folder of a hub
     pub(crate) data: PathBuf,
-    /// Words for people, JSON for programs
+    /// Text for people, or JSON for programs
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
 }

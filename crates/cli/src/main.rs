@@ -47,9 +47,10 @@ async fn main() -> ExitCode {
         .init();
     let place = match command {
         Command::Demo(_) => {
-            "; EPHOR_DEMO_HUB or --hub say where the hub is; without them the demo starts one"
+            "; set --hub or EPHOR_DEMO_HUB to the connection string of another hub, or leave both out to let \
+             the demo start one"
         }
-        _ => "; is ephor dev running there? EPHOR_CONNECTION or --connection say where else to look",
+        _ => "; is ephor dev running there? Set --connection or EPHOR_CONNECTION to use another hub",
     };
     match run(command).await {
         Ok(code) => code,
@@ -80,7 +81,8 @@ fn advice(error: &str, place: &'static str) -> &'static str {
     if !says(&["cannot connect to"]) {
         ""
     } else if says(&["UnknownIssuer"]) {
-        "; --trust FILE names a certificate to trust, such as the one that ephor dev --amqps prints as trust"
+        "; add --trust FILE with the certificate of the hub; ephor dev --amqps prints its path in the line \
+         trust"
     } else if says(&["refused", "unreachable", "No route to host", "no answer within"]) {
         place
     } else {

@@ -49,8 +49,8 @@ const ARGUMENTS: [Argument; 4] = [
     },
 ];
 
-/// The names of secrets in connection strings and URLs, with their separator.
-const NAMES: [&str; 5] = ["sharedaccesskey=", "sharedaccesssignature=", "accountkey=", "sig=", "password="];
+/// The names of secrets in connection strings and URLs. A blank may stand before the `=`.
+const NAMES: [&str; 5] = ["sharedaccesskey", "sharedaccesssignature", "accountkey", "sig", "password"];
 
 /// The warnings about a command's arguments; an error if one of them is given twice, as a value and as a
 /// file, or if a store is needed and not named.
@@ -64,18 +64,18 @@ pub(crate) fn check(matches: &ArgMatches) -> Result<Vec<String>, Error> {
         let from_line = |id| command.value_source(id) == Some(ValueSource::CommandLine);
         let Argument { id, file, option, file_option, variable } = argument;
         if from_line(id) && from_line(file) {
-            let text = format!("{option} and {file_option} say the same thing twice: leave one out\n");
+            let text = format!("{option} and {file_option} cannot be used together: leave one out\n");
             return Err(Error::raw(ErrorKind::ArgumentConflict, text));
         }
         let given = command.try_get_one::<String>(id).ok().flatten();
         if *id == "store" && given.is_none() && command.value_source(file).is_none() {
-            let text = format!("no store is named: give {option} URL, {file_option}, or set {variable}\n");
+            let text = format!("no store is named: add {option} URL or {file_option}, or set {variable}\n");
             return Err(Error::raw(ErrorKind::MissingRequiredArgument, text));
         }
         if from_line(id) && given.is_some_and(|given| holds_secret(given)) {
             warnings.push(format!(
-                "there is a secret in {option}, and everybody on this machine can read the arguments of a process; put it \
-                 into {variable}, or into a file and give {file_option}"
+                "{option} contains a secret, and everybody on this machine can read the arguments of a \
+                 process; set {variable} instead, or put it into a file and use {file_option}"
             ));
         }
     }
@@ -92,7 +92,8 @@ fn holds_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let named = NAMES.iter().any(|name| {
         lower.match_indices(name).any(|(at, _)| {
-            let value = text[at + name.len()..].split([';', '&', '#']).next().unwrap_or_default().trim();
+            let rest = text[at + name.len()..].split([';', '&', '#']).next().unwrap_or_default();
+            let value = rest.trim_start().strip_prefix('=').unwrap_or_default().trim();
             !value.is_empty() && value != DEVELOPMENT_KEY
         })
     });
@@ -116,7 +117,8 @@ mod tests {
     fn what_others_must_not_know_is_found_in_every_form_and_nothing_else_is() {
         for secret in [
             "Endpoint=sb://h;SharedAccessKeyName=n;SharedAccessKey=abc",
-            "endpoint=sb://h;sharedaccesskey = x;SHAREDACCESSKEY=abc",
+            "endpoint=sb://h;SHAREDACCESSKEY=abc",
+            "endpoint=sb://h;sharedaccesskey = abc",
             "Endpoint=sb://h;SharedAccessSignature=SharedAccessSignature sr=x&sig=abc",
             "postgres://ada:secret@db.example/fleet",
             "postgres://ada:se/cret@db.example/fleet",
@@ -129,6 +131,7 @@ mod tests {
         for open in [
             "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true",
             "Endpoint=sb://localhost;SharedAccessKey=",
+            "Endpoint=sb://localhost;SharedAccessKeyName=n",
             "sqlite:a:b@c.db",
             "postgres://ada@db.example:5432/fleet",
             "postgres://db.example:5432/fleet",

@@ -39,8 +39,8 @@ fn open(path: &Path) -> Result<File, String> {
     // be changed.
     if metadata.is_file() && ours && mode & 0o077 != 0 && !is_read_only(&file) {
         return Err(format!(
-            "{shown} holds a secret, and others on this machine can read or change it (mode {mode:04o}); chmod 600 {shown}, \
-             and replace the secret if somebody may have seen it"
+            "{shown} contains a secret, but other users of this machine can read or change it (mode \
+             {mode:04o}); run chmod 600 {shown}, and replace the secret if somebody may have seen it"
         ));
     }
     Ok(file)

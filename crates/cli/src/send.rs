@@ -12,10 +12,10 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use crate::arguments::Send;
 use crate::connection;
 use crate::tools::arguments::Output;
-use crate::tools::table::{object, pretty, say};
+use crate::tools::table::{counted, object, pretty, say};
 
 /// The maximum number of lines that are sent together, if they come fast enough.
-const LINES_AT_A_TIME: usize = 100;
+const MAX_LINES_PER_BATCH: usize = 100;
 
 pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
     let hub = connection::open(&options.to, &options.hub)?;
@@ -40,7 +40,7 @@ pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
             ("done", outcome.is_ok().into()),
         ])))?,
         Output::Table if outcome.is_ok() => {
-            eprintln!("{} sent to {}", counted(sending.sent), options.hub);
+            eprintln!("{} sent to {}", counted(sending.sent, "event"), options.hub);
         }
         Output::Table => {}
     }
@@ -62,7 +62,11 @@ impl Sending<'_> {
             // Lines that were read before an error are sent nevertheless.
             self.send(&events, "line").await?;
             read.map_err(|error| {
-                format!("{} sent; line {} cannot be read: {error}", counted(self.sent), self.sent + 1)
+                format!(
+                    "{} sent; line {} cannot be read: {error}",
+                    counted(self.sent, "event"),
+                    self.sent + 1
+                )
             })?;
             if events.is_empty() {
                 return Ok(());
@@ -94,12 +98,8 @@ impl Sending<'_> {
 
     /// The error for the next event: everything before it is sent.
     fn failed(&self, word: &str, why: &str) -> String {
-        format!("{} sent; {word} {}: {why}", counted(self.sent), self.sent + 1)
+        format!("{} sent; {word} {}: {why}", counted(self.sent, "event"), self.sent + 1)
     }
-}
-
-fn counted(events: usize) -> String {
-    format!("{events} {}", if events == 1 { "event" } else { "events" })
 }
 
 /// Waits for a line, and also takes those that are already buffered. No events: the input has ended.
@@ -107,7 +107,7 @@ async fn read_lines(
     input: &mut BufReader<impl AsyncRead + Unpin>,
     events: &mut Vec<NewEvent>,
 ) -> io::Result<()> {
-    while events.is_empty() || (events.len() < LINES_AT_A_TIME && input.buffer().contains(&b'\n')) {
+    while events.is_empty() || (events.len() < MAX_LINES_PER_BATCH && input.buffer().contains(&b'\n')) {
         let mut line = Vec::new();
         if input.read_until(b'\n', &mut line).await? == 0 {
             break;

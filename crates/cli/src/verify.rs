@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::arguments::Verify;
 use crate::tools::arguments::Output;
-use crate::tools::table::{object, pretty, say};
+use crate::tools::table::{counted, object, plural, pretty, say};
 
 pub(crate) fn run(options: &Verify) -> Result<ExitCode, BoxError> {
     let hubs = verify_folder(&options.data)?;
@@ -20,8 +20,8 @@ pub(crate) fn run(options: &Verify) -> Result<ExitCode, BoxError> {
         let mut text = String::new();
         hubs.iter().try_for_each(|hub| show(&mut text, hub))?;
         match damaged {
-            0 => writeln!(text, "{} hubs, all intact", hubs.len())?,
-            _ => writeln!(text, "{} hubs, {damaged} damaged", hubs.len())?,
+            0 => writeln!(text, "{} checked, no damage found", counted(hubs.len(), "hub"))?,
+            _ => writeln!(text, "{} checked, {damaged} damaged", counted(hubs.len(), "hub"))?,
         }
         say(&text)?;
     }
@@ -50,7 +50,13 @@ fn show(text: &mut String, hub: &HubVerification) -> fmt::Result {
     let name = hub.hub.as_ref().map_or(hub.folder.as_str(), |name| name.as_str());
     match &hub.log {
         Ok(log) => {
-            writeln!(text, "{name}: {} events in {} segments, {} bytes", log.events, log.segments, log.bytes)?
+            let (events, segments, bytes) = (log.events, log.segments, log.bytes);
+            writeln!(
+                text,
+                "{name}: {events} {} in {segments} {}, {bytes} bytes",
+                plural(events, "event"),
+                plural(segments, "segment")
+            )?
         }
         Err(error) => writeln!(text, "{name}: {error}")?,
     }
@@ -62,8 +68,10 @@ fn show(text: &mut String, hub: &HubVerification) -> fmt::Result {
         if log.torn_bytes > 0 {
             writeln!(
                 text,
-                "  {} bytes of a commit that was cut short; nobody was told that it was stored, unless the end was damaged later",
-                log.torn_bytes
+                "  {} {} of an incomplete commit at the end; it was never acknowledged, unless the end was damaged \
+                 later",
+                log.torn_bytes,
+                plural(log.torn_bytes, "byte")
             )?;
         }
     }

@@ -1,6 +1,6 @@
 //! Export and import of checkpoints: problems are reported before anything is changed, and failures set the
 //! exit code.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 #[allow(dead_code, reason = "more than these tests need")]
@@ -165,7 +165,7 @@ async fn an_old_container_is_only_read_and_that_is_said_first() {
     let import = ["checkpoint", "import", "homes/$Default", file.as_str()];
     for tool in [&seek[..], &import[..]] {
         for more in [&[][..], &["--yes"]] {
-            let done = desk.run(&place, &[tool, more].concat()).failed(&["only read", "export"]);
+            let done = desk.run(&place, &[tool, more].concat()).failed(&["read-only", "export"]);
             assert_eq!(done.out, "", "nothing is promised");
             assert!(!done.said.contains("nothing was changed"), "{}", done.said);
         }
@@ -173,7 +173,7 @@ async fn an_old_container_is_only_read_and_that_is_said_first() {
     // The wrong name and the wrong layout, both ways.
     let missing = old(&plain.replace("Container=eph", "Container=epx"));
     let done = desk.run(&missing, &["group", "list"]).failed(&["the container does not exist", "name"]);
-    assert!(!done.said.contains("hosts make one"), "{}", done.said);
+    assert!(!done.said.contains("start a host, which creates the store"), "{}", done.said);
     desk.run(&plain, &["checkpoint", "export", "homes/$Default"]).failed(&["layout=eph", "namespace", "hub"]);
     let (new, raw_new) = container(&azurite, "new").await;
     raw_new
@@ -218,7 +218,7 @@ async fn a_name_in_another_case_is_found_by_those_that_look_and_kept_by_those_th
     // A second group with a name in another case is refused.
     let file = desk.file("127.0.0.1", "odd", &[0]);
     let import = ["checkpoint", "import", "odd/$Default", &file, "--yes"];
-    desk.run(&store, &import).failed(&["Odd/$Default", "as it is written there"]);
+    desk.run(&store, &import).failed(&["Odd/$Default", "use exactly this spelling"]);
     desk.run(&store, &["checkpoint", "import", "Odd/$Default", &file, "--yes"]).fine();
     // Blobs of an SDK are in lower case, whatever the hub is called: the name is used as it was given.
     let azurite = Azurite::start();

@@ -1,6 +1,6 @@
 //! No secret is shown: a canary key is passed to every error, `Debug` and log that it can reach, and their
 //! output is searched for it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 
@@ -178,8 +178,8 @@ fn a_key_that_others_can_read_is_refused() {
         write_secret(&file, &text);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
         let arguments = ["dev", "--memory", option, "own.key"];
-        assert_fails(folder.path(), &arguments, "", &format!("ephor: {option} own.key holds a secret"));
-        assert_fails(folder.path(), &arguments, "", "(mode 0644); chmod 600 own.key");
+        assert_fails(folder.path(), &arguments, "", &format!("ephor: {option} own.key contains a secret"));
+        assert_fails(folder.path(), &arguments, "", "(mode 0644); run chmod 600 own.key");
     }
 }
 
@@ -206,18 +206,18 @@ fn a_secret_in_an_argument_is_warned_of_with_the_other_ways_and_is_not_shown() {
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert_hidden(&text, &arguments.join(" "));
         match option {
-            "" => assert!(!text.contains("there is a secret in"), "{text}"),
+            "" => assert!(!text.contains("contains a secret"), "{text}"),
             _ => {
                 let words = format!(
-                    "there is a secret in {option}, and everybody on this machine can read the arguments of a process; put it \
-                     into {variable}, or into a file and give {option}-file FILE"
+                    "{option} contains a secret, and everybody on this machine can read the arguments of a \
+                     process; set {variable} instead, or put it into a file and use {option}-file FILE"
                 );
                 assert!(text.contains(&words), "{arguments:?}: {text}");
             }
         }
     }
     let (_, text) = said(here, &["send", "homes", "x"], &connection);
-    assert!(!text.contains("there is a secret in"), "{text}");
+    assert!(!text.contains("contains a secret"), "{text}");
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn a_connection_and_a_store_come_from_files_that_nobody_else_reads() {
     assert!(code == Some(1) && text.contains("there is no store at sqlite:none.db"), "{text}");
 
     let (code, text) = run(&[&list[..], &["--store", "sqlite:other.db"]].concat());
-    assert!(code == Some(2) && text.contains("say the same thing twice"), "{text}");
+    assert!(code == Some(2) && text.contains("cannot be used together"), "{text}");
     let output = ephor(here).args(["group", "list"]).output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -277,7 +277,7 @@ fn a_list_of_keys_permits_what_each_line_says_and_shows_none() {
     for words in [
         "key        sensors: Send, for homes",
         "key        board: Listen, for all hubs",
-        "the key \"old\" is for the hub \"gone\", which is not there",
+        "the key \"old\" is for the hub \"gone\", which does not exist",
         "SharedAccessKeyName=sensors;SharedAccessKey=hidden;",
     ] {
         assert!(dev.banner().contains(words), "{words}: {}", dev.banner());
@@ -298,7 +298,7 @@ fn a_list_of_keys_permits_what_each_line_says_and_shows_none() {
     for (text, words) in [
         (format!("ops manage {CANARY}\n{CANARY} ops manage"), "--keys keys: line 2: the name (column 1)"),
         (format!("ops {CANARY}"), "--keys keys: line 1: it has 2 columns"),
-        (String::new(), "--keys keys: there is no key in it"),
+        (String::new(), "--keys keys: it contains no key"),
     ] {
         write_secret(&here.join("keys"), &text);
         assert_fails(here, &["dev", "--memory", "--keys", "keys"], "", words);

@@ -1,5 +1,5 @@
 //! `ephor send` from standard input: every good line is sent unchanged, and a failing line is named.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 

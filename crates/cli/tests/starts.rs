@@ -1,5 +1,5 @@
 //! Failing starts of `ephor dev`: nothing is changed unasked, and the errors are useful.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 
@@ -71,7 +71,7 @@ fn keys_that_are_named_come_before_a_key_of_the_environment() {
     assert_eq!(dev.value("key "), "ops: Send, Listen, Manage, for all hubs");
     dev.stop();
     let dev = Dev::start_with(ephor(here).env("EPHOR_KEY_FILE", "key"), &["--memory"]);
-    assert!(dev.banner().contains("with the key in key in place"), "{}", dev.banner());
+    assert!(dev.banner().contains("replace the word hidden with the key in key"), "{}", dev.banner());
     dev.stop();
     let both = stderr(ephor(here).args(["dev", "--memory", "--keys", "keys", "--key-file", "key"]));
     assert!(both.contains("cannot be used with"), "{both}");
@@ -137,7 +137,7 @@ fn a_group_of_a_hub_that_is_broken_does_not_stop_the_others() {
     Dev::start(here, &["--hub", "homes:1", "--hub", "mills:1"]).stop();
     std::fs::write(hub_folder(here, "mills").join("hub.json"), "nonsense").unwrap();
     let dev = Dev::start(here, &["--group", "mills/grain", "--group", "homes/alarms"]);
-    assert_eq!(dev.value("hub "), "homes, 1 partitions, groups $Default, alarms");
+    assert_eq!(dev.value("hub "), "homes, 1 partition, groups $Default, alarms");
     assert!(dev.value("note").contains("--group mills/grain"), "{}", dev.banner());
     assert!(dev.value("BROKEN").starts_with("mills"), "{}", dev.banner());
 }

@@ -1,5 +1,6 @@
-//! `ephor tail` reopens readers that fail, and ends silently when its output is closed.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+//! `ephor tail` reopens readers that fail, begins again in a hub that was created again, and ends silently when its
+//! output is closed.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 
@@ -17,7 +18,7 @@ use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::EventHubs;
 
 /// The time limit for everything here.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_DURATION: Duration = Duration::from_secs(60);
 
 /// A running `ephor tail`; killed at the end, or when it takes too long.
 struct Tail {
@@ -61,7 +62,7 @@ impl Drop for Tail {
 fn kill_when_late(child: u32) -> mpsc::Sender<()> {
     let (watched, ended) = mpsc::channel::<()>();
     std::thread::spawn(move || {
-        if ended.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if ended.recv_timeout(MAX_DURATION) == Err(mpsc::RecvTimeoutError::Timeout) {
             drop(Command::new("kill").args(["-KILL", &child.to_string()]).status());
         }
     });
@@ -114,6 +115,52 @@ async fn a_partition_that_another_reader_took_is_named_and_read_again() {
 }
 
 #[test]
+fn a_hub_that_was_created_again_is_read_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let dev = Dev::start(here, &["--memory", "--hub", "homes:1"]);
+    let send = |dev: &Dev, letter: &str, events: usize| {
+        let lines: String = (0..events).map(|number| format!("{letter}{number}\n")).collect();
+        assert!(dev.run(here, &["send", "homes"], lines).status.success());
+    };
+    send(&dev, "a", 3);
+    // With a partition given, it has no other reason to ask the hub about itself.
+    let mut tail = Tail::start(&dev, here, &["--partition", "0"]);
+    send(&dev, "b", 2);
+    assert!(tail.printed().ends_with(" 0/3 b0") && tail.printed().ends_with(" 0/4 b1"));
+
+    // A hub in memory is another one after each start. The first time it is away for a moment, the second time
+    // for longer than a receiver waits; the second has fewer events than were read before.
+    let amqp = dev.connection();
+    let amqp = amqp.split("sb://").nth(1).unwrap().split(['/', ';']).next().unwrap().to_owned();
+    let mut dev = Some(dev);
+    for (letter, events, long) in [("c", 8, false), ("d", 3, true)] {
+        drop(dev.take());
+        if long {
+            let text = tail.said();
+            assert!(text.starts_with("partition 0: ") && text.ends_with("; trying again"), "{text}");
+        }
+        let again = Dev::start_on(&amqp, &mut ephor(here), &["--memory", "--hub", "homes:1"]);
+        send(&again, letter, events);
+        let mut text = tail.said();
+        if text.ends_with("; trying again") && !long {
+            // This machine is slow.
+            text = tail.said();
+        }
+        assert_eq!(
+            text,
+            "partition 0: the hub was deleted and created again; reading the new one from its beginning"
+        );
+        assert_eq!(tail.said(), "partition 0: reading again");
+        for number in 0..events {
+            let text = tail.printed();
+            assert!(text.ends_with(&format!(" 0/{number} {letter}{number}")), "{text}");
+        }
+        dev = Some(again);
+    }
+}
+
+#[test]
 fn nobody_who_reads_along_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
@@ -155,10 +202,12 @@ async fn beside_a_host_it_says_how_to_read_in_a_group_of_its_own() {
     assert!(!kept_out.status.success());
     let text = String::from_utf8(kept_out.stderr).unwrap();
     assert!(
-        text.starts_with("ephor: a host reads homes in the group $Default, and keeps other readers out"),
+        text.starts_with(
+            "ephor: a host reads homes with the consumer group $Default, which excludes other readers"
+        ),
         "{text}"
     );
-    assert!(text.contains("--group NAME (with ephor dev, --group homes/NAME makes one)"), "{text}");
+    assert!(text.contains("--group NAME (ephor dev --group homes/NAME creates one)"), "{text}");
     assert!(dev.run(here, &["send", "homes", "one"], "").status.success());
     let read = dev.run(here, &["tail", "homes", "--group", "mine", "--from-beginning", "-n", "1"], "");
     assert!(String::from_utf8(read.stdout).unwrap().ends_with(" one\n"));

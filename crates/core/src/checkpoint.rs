@@ -125,7 +125,7 @@ impl Default for CheckpointPolicy {
 
 impl CheckpointPolicy {
     /// The host writes none: only the processor checkpoints.
-    pub fn by_hand() -> Self {
+    pub fn manual() -> Self {
         Self { on_close: false, ..Self::default() }
     }
 
@@ -262,13 +262,13 @@ mod tests {
         assert_eq!(both.due_at(&unsaved), Some(Monotonic(5) + second));
         unsaved.add(1, Monotonic(6));
         assert!(both.due(&unsaved, Monotonic(6)));
-        for never in [CheckpointPolicy::by_hand(), CheckpointPolicy::default()] {
+        for never in [CheckpointPolicy::manual(), CheckpointPolicy::default()] {
             assert!(!never.due(&unsaved, Monotonic::NEVER));
             assert_eq!(never.due_at(&unsaved), None);
         }
         assert!(CheckpointPolicy::default().on_close);
-        assert!(!CheckpointPolicy::by_hand().on_close);
-        assert_eq!(CheckpointPolicy::by_hand().spacing, DEFAULT_SPACING);
+        assert!(!CheckpointPolicy::manual().on_close);
+        assert_eq!(CheckpointPolicy::manual().spacing, DEFAULT_SPACING);
         let spaced = CheckpointPolicy::every_events(3).spaced(second);
         assert_eq!((spaced.spacing, spaced.every_events, spaced.on_close), (second, Some(3), true));
         assert!(CheckpointPolicy::every(second).or_events(3).due(&unsaved, Monotonic(6)));

@@ -59,7 +59,7 @@ struct Reading {
 
 /// An observation: the state of a record, and the time since which it was seen unchanged.
 #[derive(Clone, Debug)]
-struct Sighting<V> {
+struct Observation<V> {
     version: V,
     /// The time by our own clock.
     since: Monotonic,
@@ -69,16 +69,16 @@ struct Sighting<V> {
     after: Option<Monotonic>,
 }
 
-impl<V> Sighting<V> {
+impl<V> Observation<V> {
     /// Starts the observation over: earlier views count no more.
-    fn begins_at(&mut self, now: Reading) {
+    fn restart_at(&mut self, now: Reading) {
         (self.since, self.by_store) = (now.received, now.store);
     }
 }
 
 /// The liveness of owners and hosts, as one view shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Judgement {
+pub struct Liveness {
     /// True if the store's clock and ours advanced differently. Then nobody was declared dead.
     pub skewed: bool,
     /// Partitions whose owner stopped renewing.
@@ -90,12 +90,12 @@ pub struct Judgement {
     pub alive: Vec<HostId>,
     /// True if the store was unreachable, and hosts that have not written since count as alive
     /// during the grace period.
-    pub lenient: bool,
+    pub grace_after_outage: bool,
 }
 
 /// Tracks the liveness of all hosts of a group over the views that one host reads.
 #[derive(Debug)]
-pub struct Watch {
+pub struct LivenessTracker {
     tolerance: Tolerance,
     /// The duration of a lease whose owner wrote none (another SDK).
     foreign_expiry: Duration,
@@ -106,18 +106,18 @@ pub struct Watch {
     /// since before it.
     jumped_at: Option<Monotonic>,
     /// The time of the first failed read since the last success.
-    lost_sight_at: Option<Monotonic>,
+    unreachable_since: Option<Monotonic>,
     /// The time at which the store came back, and the length of the outage.
     back: Option<(Monotonic, Duration)>,
     /// By version and epoch: a store that was restored from a backup may give a new lease the
     /// version of an old one.
-    leases: BTreeMap<PartitionId, Sighting<(LeaseVersion, Epoch)>>,
-    hosts: BTreeMap<HostId, Sighting<u64>>,
+    leases: BTreeMap<PartitionId, Observation<(LeaseVersion, Epoch)>>,
+    hosts: BTreeMap<HostId, Observation<u64>>,
     /// The longest lease that was ever seen.
     longest: Duration,
 }
 
-impl Watch {
+impl LivenessTracker {
     /// A tracker that has seen nothing yet.
     pub fn new(tolerance: Tolerance, foreign_expiry: Duration) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Watch {
             last: None,
             watching_since: None,
             jumped_at: None,
-            lost_sight_at: None,
+            unreachable_since: None,
             back: None,
             leases: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -135,79 +135,79 @@ impl Watch {
     }
 
     /// Notes that a view could not be read, because the store does not answer.
-    pub fn lost_sight(&mut self, now: Monotonic) {
-        self.lost_sight_at.get_or_insert(now);
+    pub fn store_unreachable(&mut self, now: Monotonic) {
+        self.unreachable_since.get_or_insert(now);
     }
 
     /// Takes in a view that was requested at `sent` and arrived at `received`.
-    pub fn observe(&mut self, view: &View, sent: Monotonic, received: Monotonic) -> Judgement {
+    pub fn observe(&mut self, view: &View, sent: Monotonic, received: Monotonic) -> Liveness {
         let reading = Reading { store: view.at, sent, received };
         let first = self.last.is_none();
         let before = self.last.map(|last| last.sent);
         let watched = sent.since(*self.watching_since.get_or_insert(received));
         let skewed = self.last.is_some_and(|last| self.disagree(last, reading));
         self.last = Some(reading);
-        if let Some(lost) = self.lost_sight_at.take() {
+        if let Some(lost) = self.unreachable_since.take() {
             self.back = Some((received, received.since(lost)));
         }
         if skewed {
             // We cannot tell which clock jumped, so our earlier observations are void, too.
             self.jumped_at = Some(received);
-            self.leases.values_mut().for_each(|sighting| sighting.begins_at(reading));
-            self.hosts.values_mut().for_each(|sighting| sighting.begins_at(reading));
+            self.leases.values_mut().for_each(|observation| observation.restart_at(reading));
+            self.hosts.values_mut().for_each(|observation| observation.restart_at(reading));
         }
         let durations = view.leases.iter().filter_map(|lease| lease.duration);
         let durations = durations.chain(view.hosts.iter().map(|host| host.record.lease_duration));
         self.longest = self.longest.max(durations.max().unwrap_or_default());
         let leases = std::mem::take(&mut self.leases);
         let versions = view.leases.iter().map(|l| (l.partition, (l.version.clone(), l.epoch)));
-        self.leases = sightings(leases, versions, before, reading);
+        self.leases = observations(leases, versions, before, reading);
         let hosts = std::mem::take(&mut self.hosts);
-        self.hosts = sightings(
+        self.hosts = observations(
             hosts,
             view.hosts.iter().map(|h| (h.record.id.clone(), h.record.beat)),
             before,
             reading,
         );
 
-        let mut judgement = Judgement { skewed, ..Judgement::default() };
+        let mut liveness = Liveness { skewed, ..Liveness::default() };
         let mut faltering = BTreeSet::new();
         for lease in view.leases.iter().filter(|lease| lease.owner.is_some()) {
-            let sighting = self.leases.get(&lease.partition);
+            let observation = self.leases.get(&lease.partition);
             let lasts = lease.duration.unwrap_or(self.foreign_expiry);
-            let age = self.age(sighting, lease.age, reading);
-            if self.jumped_since(sighting) {
-                judgement.ages_unknown.push(lease.partition);
+            let age = self.age(observation, lease.age, reading);
+            if self.jumped_since(observation) {
+                liveness.ages_unknown.push(lease.partition);
             }
-            let excused = age >= lasts && self.excuses(sighting, lasts, sent);
-            judgement.lenient |= excused;
+            let in_grace = age >= lasts && self.in_grace_period(observation, lasts, sent);
+            liveness.grace_after_outage |= in_grace;
             // Owners renew at least twice in a lease, so a shorter watch proves nothing, however
             // old the record is: a clock that was set may be years ahead.
             let seen_enough = watched >= lasts / 2;
             // The first view has no other one to compare clocks with, so it declares nobody dead.
-            if !skewed && !first && seen_enough && age >= lasts && !excused {
-                judgement.expired.push(lease.partition);
+            if !skewed && !first && seen_enough && age >= lasts && !in_grace {
+                liveness.expired.push(lease.partition);
                 faltering.extend(lease.owner.as_ref());
             } else {
-                judgement.alive.extend(lease.owner.clone());
+                liveness.alive.extend(lease.owner.clone());
             }
         }
         for host in &view.hosts {
-            let sighting = self.hosts.get(&host.record.id);
+            let observation = self.hosts.get(&host.record.id);
             // A host that lets a lease expire gets less credit: its last heartbeat may be newer
             // than its last renewal, and a plan should not count on dead hosts.
             let lasts = host.record.lease_duration;
-            let age = self.age(sighting, host.age, reading);
+            let age = self.age(observation, host.age, reading);
             let credit = if faltering.contains(&host.record.id) { lasts * 2 / 3 } else { lasts };
-            let excused = age >= credit && self.excuses(sighting, lasts, sent);
-            judgement.lenient |= excused;
-            if skewed || age < credit || excused {
-                judgement.alive.push(host.record.id.clone());
+            let in_grace = age >= credit && self.in_grace_period(observation, lasts, sent);
+            liveness.grace_after_outage |= in_grace;
+            if skewed || age < credit || in_grace {
+                liveness.alive.push(host.record.id.clone());
             }
         }
-        judgement.alive.sort();
-        judgement.alive.dedup();
-        judgement
+        liveness.alive.sort();
+        liveness.alive.dedup();
+        liveness
     }
 
     /// The earliest time at which a lease was written, by our own clock alone; `None` if the first
@@ -238,24 +238,29 @@ impl Watch {
     /// The age of a record, by everything that is known about it. Our own observation is what both
     /// clocks agree on: a clock that jumped ahead while a view was in flight looks like a slow
     /// answer.
-    fn age<V>(&self, sighting: Option<&Sighting<V>>, by_store: Duration, now: Reading) -> Duration {
-        let observed = sighting.map_or(Duration::ZERO, |sighting| {
-            now.sent.since(sighting.since).min(now.store.since(sighting.by_store))
+    fn age<V>(&self, observation: Option<&Observation<V>>, by_store: Duration, now: Reading) -> Duration {
+        let observed = observation.map_or(Duration::ZERO, |observation| {
+            now.sent.since(observation.since).min(now.store.since(observation.by_store))
         });
-        if self.jumped_since(sighting) { observed } else { by_store.max(observed) }
+        if self.jumped_since(observation) { observed } else { by_store.max(observed) }
     }
 
     /// True if a clock jumped since this record was first seen in its current state.
-    fn jumped_since<V>(&self, sighting: Option<&Sighting<V>>) -> bool {
-        self.jumped_at.is_some_and(|jump| sighting.is_some_and(|sighting| sighting.since <= jump))
+    fn jumped_since<V>(&self, observation: Option<&Observation<V>>) -> bool {
+        self.jumped_at.is_some_and(|jump| observation.is_some_and(|observation| observation.since <= jump))
     }
 
     /// True during the grace period: the store was away for at least half the duration of this
     /// record, and is back for less than a third of it, so that the owner may not have got through
     /// yet.
-    fn excuses<V>(&self, sighting: Option<&Sighting<V>>, lasts: Duration, sent: Monotonic) -> bool {
+    fn in_grace_period<V>(
+        &self,
+        observation: Option<&Observation<V>>,
+        lasts: Duration,
+        sent: Monotonic,
+    ) -> bool {
         self.back.is_some_and(|(back, away)| {
-            let unheard = sighting.is_none_or(|sighting| sighting.since <= back);
+            let unheard = observation.is_none_or(|observation| observation.since <= back);
             unheard && away >= lasts / 2 && sent.since(back) < lasts / 3
         })
     }
@@ -270,15 +275,15 @@ impl Watch {
     }
 }
 
-fn sightings<K: Ord, V: PartialEq>(
-    mut old: BTreeMap<K, Sighting<V>>,
+fn observations<K: Ord, V: PartialEq>(
+    mut old: BTreeMap<K, Observation<V>>,
     now: impl Iterator<Item = (K, V)>,
     before: Option<Monotonic>,
     now_at: Reading,
-) -> BTreeMap<K, Sighting<V>> {
+) -> BTreeMap<K, Observation<V>> {
     now.map(|(key, version)| {
-        let unchanged = old.remove(&key).filter(|sighting| sighting.version == version);
-        let new = || Sighting { version, since: now_at.received, by_store: now_at.store, after: before };
+        let unchanged = old.remove(&key).filter(|observation| observation.version == version);
+        let new = || Observation { version, since: now_at.received, by_store: now_at.store, after: before };
         (key, unchanged.unwrap_or_else(new))
     })
     .collect()

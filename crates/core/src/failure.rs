@@ -8,7 +8,7 @@ pub struct Backoff {
     /// The first delay.
     pub first: Duration,
     /// The longest delay.
-    pub most: Duration,
+    pub max: Duration,
 }
 
 impl Backoff {
@@ -16,7 +16,7 @@ impl Backoff {
     /// shortens it by up to a quarter (jitter), so that many hosts do not retry in step.
     pub fn delay(&self, failures: u32, chance: u64) -> Duration {
         let doublings = failures.saturating_sub(1).min(32);
-        let nanos = self.first.as_nanos().saturating_mul(1 << doublings).min(self.most.as_nanos());
+        let nanos = self.first.as_nanos().saturating_mul(1 << doublings).min(self.max.as_nanos());
         let quarter = nanos / 4;
         let off = if quarter == 0 { 0 } else { u128::from(chance) % (quarter + 1) };
         Duration::from_nanos(u64::try_from(nanos - off).unwrap_or(u64::MAX))
@@ -25,7 +25,7 @@ impl Backoff {
 
 /// The default backoff between attempts at a batch.
 pub const DEFAULT_BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(500), most: Duration::from_secs(30) };
+    Backoff { first: Duration::from_millis(500), max: Duration::from_secs(30) };
 
 /// The reaction of the host when `process_events` fails, panics or times out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,23 +89,23 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const BACKOFF: Backoff = Backoff { first: SECOND, most: Duration::from_secs(10) };
+    const BACKOFF: Backoff = Backoff { first: SECOND, max: Duration::from_secs(10) };
 
     #[test]
     fn the_wait_doubles_up_to_a_limit_and_chance_shortens_it() {
         let waits: Vec<u64> = (0..7).map(|n| BACKOFF.delay(n, 0).as_secs()).collect();
         assert_eq!(waits, [1, 1, 2, 4, 8, 10, 10]);
-        assert_eq!(BACKOFF.delay(u32::MAX, 0), BACKOFF.most);
+        assert_eq!(BACKOFF.delay(u32::MAX, 0), BACKOFF.max);
         assert_eq!(BACKOFF.delay(1, 250_000_000), Duration::from_millis(750));
         assert_eq!(BACKOFF.delay(1, 250_000_001), SECOND);
-        assert_eq!(Backoff { first: Duration::ZERO, most: SECOND }.delay(3, 7), Duration::ZERO);
+        assert_eq!(Backoff { first: Duration::ZERO, max: SECOND }.delay(3, 7), Duration::ZERO);
     }
 
     #[test]
     fn by_default_a_batch_is_tried_for_ever() {
         let policy = FailurePolicy::default();
         assert_eq!(policy.after(1, 100, 0), AfterFailure::Again(DEFAULT_BACKOFF.first));
-        assert_eq!(policy.after(u32::MAX, 100, 0), AfterFailure::Again(DEFAULT_BACKOFF.most));
+        assert_eq!(policy.after(u32::MAX, 100, 0), AfterFailure::Again(DEFAULT_BACKOFF.max));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Ask {
     /// The time at which the owner was first seen draining, and the time that it said it needs.
     pub draining_since: Option<(Monotonic, Duration)>,
     /// The end of draining that the owner announced last, by the store's clock.
-    pub told: Option<Timestamp>,
+    pub announced_end: Option<Timestamp>,
 }
 
 impl Ask {
@@ -84,7 +84,7 @@ pub fn judge(
             let promised = until.since(store_now);
             // The first announcement counts, unless the owner corrects it: the store's clock may
             // have been set.
-            let corrected = ask.told.replace(until).is_some_and(|told| told != until);
+            let corrected = ask.announced_end.replace(until).is_some_and(|announced| announced != until);
             let later = |(since, then): (Monotonic, Duration)| corrected && now + promised > since + then;
             if ask.draining_since.is_none_or(later) {
                 ask.draining_since = Some((now, promised));
@@ -124,7 +124,7 @@ mod tests {
             epoch: Epoch::FIRST,
             asked_at: seconds(100),
             draining_since: None,
-            told: None,
+            announced_end: None,
         }
     }
 
@@ -138,9 +138,9 @@ mod tests {
             age: Duration::ZERO,
             age_known: true,
             version: LeaseVersion::revision(1),
-            previous: None,
-            quiet: Duration::ZERO,
-            heir: None,
+            previous_owner: None,
+            takeover_delay: Duration::ZERO,
+            successor: None,
         }
     }
 

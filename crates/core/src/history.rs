@@ -45,7 +45,7 @@ impl fmt::Display for ChangeReason {
         f.write_str(match self {
             Self::Claimed(ClaimCause::Unowned) => "nobody owned it",
             Self::Claimed(ClaimCause::Expired) => "its owner stopped renewing",
-            Self::Claimed(ClaimCause::Silent) => "its owner did not answer a request to hand over",
+            Self::Claimed(ClaimCause::Unresponsive) => "its owner did not answer a request to hand over",
             Self::Claimed(ClaimCause::Foreign) => "a foreign reader came with a newer epoch",
             Self::HandedOver => "handed over",
             Self::Released(ReleaseCause::Shutdown) => "its owner stopped",
@@ -66,7 +66,7 @@ mod tests {
         let reasons = [
             ChangeReason::Claimed(ClaimCause::Unowned),
             ChangeReason::Claimed(ClaimCause::Expired),
-            ChangeReason::Claimed(ClaimCause::Silent),
+            ChangeReason::Claimed(ClaimCause::Unresponsive),
             ChangeReason::Claimed(ClaimCause::Foreign),
             ChangeReason::HandedOver,
             ChangeReason::Released(ReleaseCause::Shutdown),

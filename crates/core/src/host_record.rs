@@ -17,8 +17,8 @@ pub enum HostState {
     /// Hands its partitions over and takes no new ones.
     Draining,
     /// Unhealthy: it reaches the store, but cannot serve, because it cannot reach the hub or its
-    /// processor does not open.
-    Unfit,
+    /// processor does not open. Stored and shown as `unfit`.
+    Unhealthy,
 }
 
 impl HostState {
@@ -112,10 +112,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draining_and_unfit_hosts_take_no_part() {
+    fn draining_and_unhealthy_hosts_take_no_part() {
         assert!(HostState::Active.takes_part());
         assert!(HostState::Standby.takes_part());
         assert!(!HostState::Draining.takes_part());
-        assert!(!HostState::Unfit.takes_part());
+        assert!(!HostState::Unhealthy.takes_part());
     }
 }

@@ -98,11 +98,11 @@ pub struct Lease {
     /// The owner from which the lease was taken by a takeover or a seek, not by a handover. It may
     /// take the lease back without waiting. `None`, too, if a host before it may be at work for
     /// longer.
-    pub previous: Option<HostId>,
+    pub previous_owner: Option<HostId>,
     /// The time for which a host that lost the lease may still be at work without knowing it.
-    pub quiet: Duration,
+    pub takeover_delay: Duration,
     /// The successor that the last owner named when it released the lease.
-    pub heir: Option<HostId>,
+    pub successor: Option<HostId>,
 }
 
 impl Lease {
@@ -121,7 +121,8 @@ pub enum ClaimCause {
     /// Its owner has stopped renewing.
     Expired,
     /// Its owner renews, but does not answer a request to hand over, or does not do as it answered.
-    Silent,
+    /// Stored as `silent`.
+    Unresponsive,
     /// It is our own, and a foreign reader came with a newer epoch.
     Foreign,
 }
@@ -166,7 +167,7 @@ pub struct ReleaseRequest {
     pub cause: ReleaseCause,
     /// The successor, if one is to be named. It is written in the lease, so that the plans of all
     /// hosts agree, and a store that can wake hosts wakes it.
-    pub heir: Option<HostId>,
+    pub successor: Option<HostId>,
     /// True if all finished events are also saved.
     pub settled: bool,
 }
@@ -211,9 +212,9 @@ mod tests {
             age: Duration::ZERO,
             age_known: true,
             version: LeaseVersion::revision(1),
-            previous: None,
-            quiet: Duration::ZERO,
-            heir: None,
+            previous_owner: None,
+            takeover_delay: Duration::ZERO,
+            successor: None,
         };
         let token = LeaseToken { partition: PartitionId(2), owner, epoch: Epoch::FIRST };
         assert_eq!(lease.token(), Some(token));

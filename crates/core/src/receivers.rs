@@ -8,7 +8,7 @@
 //! the receivers: once the owner has left, any epoch is admitted, as with the service. A receiver
 //! that vanished without closing counts until [`Receivers::forget_vanished`] removes it.
 
-mod place;
+mod admission;
 #[cfg(test)]
 mod tests;
 pub mod texts;
@@ -16,14 +16,14 @@ pub mod texts;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::place::Ending;
-pub use self::place::{Place, WaitingGuard};
+use self::admission::Ending;
+pub use self::admission::{Admission, WaitingGuard};
 use crate::epoch::Epoch;
 use crate::source::OpenError;
 use crate::time::Monotonic;
 
 /// The most receivers without an epoch that may read a partition in one group.
-pub const MOST_WITHOUT_EPOCH: usize = 5;
+pub const MAX_RECEIVERS_WITHOUT_EPOCH: usize = 5;
 
 /// The most characters of a receiver's name that count, as with the service.
 pub const MAX_NAME_CHARACTERS: usize = 64;
@@ -38,7 +38,7 @@ pub const DEFAULT_VANISH_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// The receivers of one group on one partition: one owner, or a few without an epoch.
 #[derive(Default, Debug)]
-pub struct Receivers(Vec<Arc<Place>>);
+pub struct Receivers(Vec<Arc<Admission>>);
 
 impl Receivers {
     /// Checks that a receiver with this epoch may attach. The check disconnects nobody.
@@ -46,16 +46,16 @@ impl Receivers {
         match (self.owner(), epoch) {
             (Some((owner, current)), Some(epoch)) if epoch < current => Err(OpenError::Refused {
                 epoch: Some(current),
-                by: told(owner.name()),
+                by: known_by(owner.name()),
                 message: texts::lower_epoch(owner.name(), current, name, epoch),
             }),
             (Some((owner, current)), None) => Err(OpenError::Refused {
                 epoch: Some(current),
-                by: told(owner.name()),
+                by: known_by(owner.name()),
                 message: texts::no_epoch_beside_an_epoch(current),
             }),
-            (None, None) if self.0.len() >= MOST_WITHOUT_EPOCH => {
-                let names = self.iter().map(|place| place.name());
+            (None, None) if self.0.len() >= MAX_RECEIVERS_WITHOUT_EPOCH => {
+                let names = self.iter().map(|admission| admission.name());
                 Err(OpenError::TooManyReceivers { message: texts::too_many(names) })
             }
             _ => Ok(()),
@@ -63,27 +63,27 @@ impl Receivers {
     }
 
     /// Adds an admitted receiver, and disconnects those that it replaces.
-    pub fn enter(&mut self, name: String, epoch: Option<Epoch>, now: Monotonic) -> Arc<Place> {
+    pub fn enter(&mut self, name: String, epoch: Option<Epoch>, now: Monotonic) -> Arc<Admission> {
         if let Some(epoch) = epoch {
-            for place in self.0.drain(..) {
-                let message = texts::stolen(&name, epoch, place.name(), place.epoch());
-                place.end(Ending::Stolen { epoch, by: told(&name), message });
+            for admission in self.0.drain(..) {
+                let message = texts::stolen(&name, epoch, admission.name(), admission.epoch());
+                admission.end(Ending::Stolen { epoch, by: known_by(&name), message });
             }
         }
-        let place = Arc::new(Place::new(name, epoch, now));
-        self.0.push(place.clone());
-        place
+        let admission = Arc::new(Admission::new(name, epoch, now));
+        self.0.push(admission.clone());
+        admission
     }
 
     /// Removes a receiver. One that was disconnected is removed already, and its successor stays.
-    pub fn leave(&mut self, place: &Arc<Place>) {
-        self.0.retain(|present| !Arc::ptr_eq(present, place));
+    pub fn leave(&mut self, admission: &Arc<Admission>) {
+        self.0.retain(|present| !Arc::ptr_eq(present, admission));
     }
 
     /// Disconnects all receivers, as if their links were lost.
-    pub fn cut(&mut self, message: &Arc<str>) {
-        for place in self.0.drain(..) {
-            place.end(Ending::Lost(message.clone()));
+    pub fn disconnect_all(&mut self, message: &Arc<str>) {
+        for admission in self.0.drain(..) {
+            admission.end(Ending::Lost(message.clone()));
         }
     }
 
@@ -91,12 +91,12 @@ impl Receivers {
     /// number. If one of them comes back, its error says why it has to open again.
     pub fn forget_vanished(&mut self, now: Monotonic, after: Duration) -> usize {
         let before = self.0.len();
-        self.0.retain(|place| {
-            let silence = place.silence(now);
+        self.0.retain(|admission| {
+            let silence = admission.silence(now);
             if silence <= after {
                 return true;
             }
-            place.end(Ending::Lost(texts::vanished(place.name(), silence).into()));
+            admission.end(Ending::Lost(texts::vanished(admission.name(), silence).into()));
             false
         });
         before - self.0.len()
@@ -108,15 +108,15 @@ impl Receivers {
     }
 
     /// The receivers, in the order in which they attached.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Place>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Admission>> {
         self.0.iter()
     }
 
-    fn owner(&self) -> Option<(&Place, Epoch)> {
-        self.0.iter().find_map(|place| Some((&**place, place.epoch()?)))
+    fn owner(&self) -> Option<(&Admission, Epoch)> {
+        self.0.iter().find_map(|admission| Some((&**admission, admission.epoch()?)))
     }
 }
 
-fn told(name: &str) -> Option<String> {
+fn known_by(name: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }

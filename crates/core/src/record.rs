@@ -5,7 +5,7 @@
 //! memory store, the conformance suite and the model checker share these.
 //!
 //! A claim, a transfer and a seek take a new epoch for the lease and *fence* the checkpoint with it
-//! (the field `seal`). A save is checked against this fence, never against the lease, so that
+//! (the field `fence`). A save is checked against this fence, never against the lease, so that
 //! checkpoints and renewals do not get in each other's way.
 
 #[cfg(test)]
@@ -41,12 +41,14 @@ pub struct LeaseRecord {
     pub renewed_at: Timestamp,
     /// Grows with every write.
     pub revision: u64,
-    /// The owner from which the lease was taken by a takeover or a seek; see [`Lease::previous`].
-    pub previous: Option<HostId>,
+    /// The owner from which the lease was taken by a takeover or a seek; see [`Lease::previous_owner`].
+    /// Stored as `previous`.
+    pub previous_owner: Option<HostId>,
     /// The time until which a host that lost the lease may be at work without knowing it.
-    pub previous_until: Timestamp,
-    /// The successor that the last owner named when it released the lease.
-    pub heir: Option<HostId>,
+    /// Stored as `previous_until`.
+    pub previous_owner_until: Timestamp,
+    /// The successor that the last owner named when it released the lease. Stored as `heir`.
+    pub successor: Option<HostId>,
 }
 
 impl LeaseRecord {
@@ -59,9 +61,9 @@ impl LeaseRecord {
             acquired_at: Timestamp(0),
             renewed_at: Timestamp(0),
             revision: 0,
-            previous: None,
-            previous_until: Timestamp(0),
-            heir: None,
+            previous_owner: None,
+            previous_owner_until: Timestamp(0),
+            successor: None,
         }
     }
 
@@ -76,21 +78,21 @@ impl LeaseRecord {
             age: now.since(self.renewed_at),
             age_known: true,
             version: LeaseVersion::revision(self.revision),
-            previous: self.previous.clone(),
-            quiet: self.quiet_at(now),
-            heir: self.heir.clone(),
+            previous_owner: self.previous_owner.clone(),
+            takeover_delay: self.takeover_delay_at(now),
+            successor: self.successor.clone(),
         }
     }
 
     /// The time for which a previous owner may still be at work. A clock that was set back since
     /// does not make it longer than it was when the owner changed.
-    fn quiet_at(&self, now: Timestamp) -> Duration {
-        self.previous_until.since(now.max(self.acquired_at))
+    fn takeover_delay_at(&self, now: Timestamp) -> Duration {
+        self.previous_owner_until.since(now.max(self.acquired_at))
     }
 
     /// The end of that time, to be written into the next record.
-    fn previous_until_at(&self, now: Timestamp) -> Timestamp {
-        self.previous_until.min(now + self.quiet_at(now))
+    fn previous_owner_until_at(&self, now: Timestamp) -> Timestamp {
+        self.previous_owner_until.min(now + self.takeover_delay_at(now))
     }
 
     fn is_held_by(&self, token: &LeaseToken) -> bool {
@@ -106,11 +108,11 @@ impl LeaseRecord {
                 let until = (self.renewed_at + duration).min(now + duration);
                 // If a host before it may be at work for longer, this owner alone cannot vouch that
                 // all have stopped.
-                let before = self.previous_until_at(now);
+                let before = self.previous_owner_until_at(now);
                 let alone = before <= until;
                 (alone.then(|| owner.clone()), until.max(before))
             }
-            _ => (self.previous.clone(), self.previous_until_at(now)),
+            _ => (self.previous_owner.clone(), self.previous_owner_until_at(now)),
         }
     }
 }
@@ -118,8 +120,8 @@ impl LeaseRecord {
 /// The checkpoint of a partition as it is stored, with its fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointRecord {
-    /// The fence: only this epoch may write.
-    pub seal: Epoch,
+    /// The fence: only this epoch may write. Stored as `seal`.
+    pub fence: Epoch,
     /// The position, once there is one.
     pub checkpoint: Option<Checkpoint>,
 }
@@ -130,7 +132,7 @@ pub struct Change {
     /// The next lease.
     pub lease: LeaseRecord,
     /// The next fence of the checkpoint.
-    pub seal: Epoch,
+    pub fence: Epoch,
     /// The entry of the history.
     pub history: OwnershipChange,
 }
@@ -163,7 +165,7 @@ fn epoch_above(partition: PartitionId, highest: Epoch) -> Result<Epoch, NoEpochL
 /// Claims a partition: allowed if the record is in the state that the claimant saw.
 pub fn claim(
     lease: Option<&LeaseRecord>,
-    seal: Epoch,
+    fence: Epoch,
     request: &ClaimRequest,
     now: Timestamp,
     rules: &Rules,
@@ -174,9 +176,9 @@ pub fn claim(
     }
     let blank = LeaseRecord::unowned(request.partition);
     let old = lease.unwrap_or(&blank);
-    let takeover = matches!(request.cause, ClaimCause::Expired | ClaimCause::Silent);
+    let takeover = matches!(request.cause, ClaimCause::Expired | ClaimCause::Unresponsive);
     let highest = if rules.epochs_never_restart || old.owner.is_some() {
-        old.epoch.max(seal).max(request.above)
+        old.epoch.max(fence).max(request.above)
     } else {
         Epoch::NONE
     };
@@ -187,11 +189,11 @@ pub fn claim(
     };
     // A host that found the owner expired has seen that its time is over. A host that takes the
     // lease from a living owner must wait until that owner has certainly noticed.
-    let (previous, previous_until) = match request.cause {
-        ClaimCause::Silent => old.unaware_if_taken(now),
+    let (previous_owner, previous_owner_until) = match request.cause {
+        ClaimCause::Unresponsive => old.unaware_if_taken(now),
         // The owner's own time is over; that of a host from which it took the lease may not be.
         ClaimCause::Expired | ClaimCause::Unowned | ClaimCause::Foreign => {
-            (old.previous.clone(), old.previous_until_at(now))
+            (old.previous_owner.clone(), old.previous_owner_until_at(now))
         }
     };
     let lease = LeaseRecord {
@@ -201,9 +203,9 @@ pub fn claim(
         acquired_at: now,
         renewed_at: now,
         revision: old.revision + 1,
-        previous,
-        previous_until,
-        heir: None,
+        previous_owner,
+        previous_owner_until,
+        successor: None,
         partition: request.partition,
     };
     let history = OwnershipChange {
@@ -214,7 +216,7 @@ pub fn claim(
         to: Some(request.host.clone()),
         reason: ChangeReason::Claimed(request.cause),
     };
-    Ok(Some(Change { lease, seal: epoch, history }))
+    Ok(Some(Change { lease, fence: epoch, history }))
 }
 
 /// Renews a lease: allowed to its holder.
@@ -231,12 +233,12 @@ pub fn renew(
 /// Hands a lease over in a new epoch: allowed to its holder.
 pub fn transfer(
     lease: Option<&LeaseRecord>,
-    seal: Epoch,
+    fence: Epoch,
     request: &TransferRequest,
     now: Timestamp,
 ) -> Result<Option<Change>, NoEpochLeft> {
     let Some(old) = lease.filter(|record| record.is_held_by(&request.token)) else { return Ok(None) };
-    let epoch = epoch_above(old.partition, old.epoch.max(seal))?;
+    let epoch = epoch_above(old.partition, old.epoch.max(fence))?;
     let lease = LeaseRecord {
         owner: Some(request.to.clone()),
         epoch,
@@ -244,8 +246,8 @@ pub fn transfer(
         acquired_at: now,
         renewed_at: now,
         revision: old.revision + 1,
-        previous_until: old.previous_until_at(now),
-        heir: None,
+        previous_owner_until: old.previous_owner_until_at(now),
+        successor: None,
         ..old.clone()
     };
     let history = OwnershipChange {
@@ -256,14 +258,14 @@ pub fn transfer(
         to: Some(request.to.clone()),
         reason: ChangeReason::HandedOver,
     };
-    Ok(Some(Change { lease, seal: epoch, history }))
+    Ok(Some(Change { lease, fence: epoch, history }))
 }
 
 /// Releases a lease: allowed to its holder. The epoch stays, so that a save in flight still
 /// succeeds.
 pub fn release(
     lease: Option<&LeaseRecord>,
-    seal: Epoch,
+    fence: Epoch,
     request: &ReleaseRequest,
     now: Timestamp,
 ) -> Option<Change> {
@@ -274,8 +276,8 @@ pub fn release(
         acquired_at: now,
         renewed_at: now,
         revision: old.revision + 1,
-        previous_until: old.previous_until_at(now),
-        heir: request.heir.clone(),
+        previous_owner_until: old.previous_owner_until_at(now),
+        successor: request.successor.clone(),
         ..old.clone()
     };
     let history = OwnershipChange {
@@ -286,14 +288,14 @@ pub fn release(
         to: None,
         reason: ChangeReason::Released(request.cause),
     };
-    Some(Change { lease, seal, history })
+    Some(Change { lease, fence, history })
 }
 
 /// Moves a position for an operator: takes a new epoch and removes the owner in one step. The
 /// caller writes the new position together with the change.
 pub fn seek(
     lease: Option<&LeaseRecord>,
-    seal: Epoch,
+    fence: Epoch,
     partition: PartitionId,
     by: &str,
     now: Timestamp,
@@ -301,9 +303,9 @@ pub fn seek(
 ) -> Result<Change, NoEpochLeft> {
     let blank = LeaseRecord::unowned(partition);
     let old = lease.unwrap_or(&blank);
-    let highest = old.epoch.max(seal);
+    let highest = old.epoch.max(fence);
     let epoch = if rules.seeks_take_a_new_epoch { epoch_above(partition, highest)? } else { highest };
-    let (previous, previous_until) = old.unaware_if_taken(now);
+    let (previous_owner, previous_owner_until) = old.unaware_if_taken(now);
     let lease = LeaseRecord {
         owner: None,
         epoch,
@@ -311,9 +313,9 @@ pub fn seek(
         acquired_at: now,
         renewed_at: now,
         revision: old.revision + 1,
-        previous,
-        previous_until,
-        heir: None,
+        previous_owner,
+        previous_owner_until,
+        successor: None,
         partition,
     };
     let history = OwnershipChange {
@@ -324,7 +326,7 @@ pub fn seek(
         to: None,
         reason: ChangeReason::Sought { by: by.into() },
     };
-    Ok(Change { lease, seal: epoch, history })
+    Ok(Change { lease, fence: epoch, history })
 }
 
 /// The outcome of a save.
@@ -337,7 +339,7 @@ pub enum SaveVerdict {
     /// The epoch may no longer write.
     Fenced {
         /// The epoch that may write.
-        seal: Epoch,
+        epoch: Epoch,
     },
 }
 
@@ -346,9 +348,9 @@ pub enum SaveVerdict {
 pub fn save(record: &CheckpointRecord, request: &SaveRequest, now: Timestamp, rules: &Rules) -> SaveVerdict {
     let SaveRequest { token, position, log, rewind } = request;
     // Nobody has the epoch before the first one, not even while nobody has claimed yet.
-    let fenced = record.seal != token.epoch || token.epoch == Epoch::NONE;
+    let fenced = record.fence != token.epoch || token.epoch == Epoch::NONE;
     if rules.checkpoints_are_fenced && fenced {
-        return SaveVerdict::Fenced { seal: record.seal };
+        return SaveVerdict::Fenced { epoch: record.fence };
     }
     // A save without a log means the log that is stored.
     let log = log.as_ref().or_else(|| record.checkpoint.as_ref()?.log.as_ref());

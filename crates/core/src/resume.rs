@@ -12,7 +12,7 @@ use crate::checkpoint::{Checkpoint, Position};
 use crate::ids::{LogId, PartitionId};
 use crate::position::{SequenceNumber, StartPosition};
 use crate::source::PartitionProperties;
-use crate::store::Founding;
+use crate::store::GroupOrigin;
 
 /// The reaction to a position that does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,9 @@ pub enum OnInvalidPosition {
     /// Go on at the oldest event that is kept, and report the number of lost events.
     #[default]
     Earliest,
-    /// Go on after the newest event.
+    /// Go on after the newest event, and report the number of events that are skipped. Only where
+    /// the position is older than everything that is kept, or unknown to the log: after a gap
+    /// inside the log, reading goes on at the next event.
     Latest,
     /// Keep the partition and read nothing until an operator seeks.
     Stop,
@@ -29,11 +31,12 @@ pub enum OnInvalidPosition {
 /// The reason why a position does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LostGround {
-    /// Retention removed events that were not finished.
+    /// Events that were not finished do not exist: retention removed them, they are damaged, or
+    /// their numbers were never used.
     Overtaken {
         /// The first event that should have been read.
         wanted: SequenceNumber,
-        /// The oldest event that is left.
+        /// The next event that exists. Older ones may exist, too, if this is a gap inside the log.
         oldest: SequenceNumber,
     },
     /// The position lies beyond the end of the log.
@@ -65,16 +68,34 @@ impl LostGround {
             _ => None,
         }
     }
+
+    /// True for a gap inside the log: the position is not older than everything that the partition
+    /// keeps.
+    pub fn is_inside(&self, partition: &PartitionProperties) -> bool {
+        matches!(self, Self::Overtaken { wanted, .. } if *wanted >= partition.first)
+    }
+
+    /// The oldest event that the partition keeps and that was not read.
+    fn next_kept(&self, partition: &PartitionProperties) -> SequenceNumber {
+        match self {
+            Self::Overtaken { oldest, .. } => *oldest,
+            _ => partition.first,
+        }
+    }
 }
 
 impl fmt::Display for LostGround {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Overtaken { wanted, oldest } => write!(
-                f,
-                "{} events are gone: reading should go on at {wanted}, and the oldest event kept is {oldest}",
-                oldest.0 - wanted.0
-            ),
+            Self::Overtaken { wanted, oldest } => {
+                let gone = oldest.0 - wanted.0;
+                let events = if gone == 1 { "event is" } else { "events are" };
+                write!(
+                    f,
+                    "{gone} {events} gone (removed, damaged, or their numbers were never used): reading should go on \
+                     at {wanted}, and the next event is {oldest}"
+                )
+            }
             Self::BeyondTheEnd { wanted, next } => {
                 write!(f, "reading should go on at {wanted}, but the log ends before {next}")
             }
@@ -110,16 +131,29 @@ impl Resume {
         }
         Self { start: StartPosition::at(partition.first), remember: true, ..self }
     }
+
+    /// The event at which reading goes on, and the number of events before it that the partition
+    /// keeps and that are skipped. For a replacement of a position that does not exist.
+    pub fn skips(&self, partition: &PartitionProperties) -> (SequenceNumber, u64) {
+        let resumes_at = match &self.start {
+            StartPosition::Sequence { number, inclusive: true } => *number,
+            StartPosition::Sequence { number, inclusive: false } => number.next(),
+            StartPosition::Earliest => partition.first,
+            _ => partition.next,
+        };
+        let next = self.lost.as_ref().map_or(resumes_at, |lost| lost.next_kept(partition));
+        (resumes_at, resumes_at.0.saturating_sub(next.0))
+    }
 }
 
 /// The initial position of a partition without a checkpoint: as the options say, but the earliest
 /// one for a partition that was added after the group began.
 pub fn initial_position(
-    founding: Option<&Founding>,
+    origin: Option<&GroupOrigin>,
     partition: PartitionId,
     wanted: impl FnOnce() -> StartPosition,
 ) -> StartPosition {
-    let grown = founding.is_some_and(|founding| !founding.partitions.contains(&partition));
+    let grown = origin.is_some_and(|origin| !origin.partitions.contains(&partition));
     if grown { StartPosition::Earliest } else { wanted() }
 }
 
@@ -139,7 +173,7 @@ pub fn resume(
     let overtaken =
         || out_of_range(&start, partition).filter(|ground| matches!(ground, LostGround::Overtaken { .. }));
     if let Some(lost) = another_log.or_else(overtaken) {
-        return instead(lost, partition, on_invalid);
+        return replacement(lost, partition, on_invalid);
     }
     let remember = initial_use && matches!(start, StartPosition::Latest | StartPosition::EnqueuedTime(_));
     let start = if start == StartPosition::Latest { end_of(partition) } else { start };
@@ -147,7 +181,7 @@ pub fn resume(
 }
 
 /// The replacement for a position that was found not to exist.
-pub fn instead(
+pub fn replacement(
     lost: LostGround,
     partition: &PartitionProperties,
     on_invalid: OnInvalidPosition,
@@ -290,10 +324,10 @@ mod tests {
 
     #[test]
     fn a_partition_that_came_later_starts_at_the_earliest() {
-        let founding = Founding { partitions: vec![PartitionId(0)], log: None };
+        let origin = GroupOrigin { partitions: vec![PartitionId(0)], log: None };
         let latest = || StartPosition::Latest;
-        assert_eq!(initial_position(Some(&founding), PartitionId(0), latest), StartPosition::Latest);
-        assert_eq!(initial_position(Some(&founding), PartitionId(1), latest), StartPosition::Earliest);
+        assert_eq!(initial_position(Some(&origin), PartitionId(0), latest), StartPosition::Latest);
+        assert_eq!(initial_position(Some(&origin), PartitionId(1), latest), StartPosition::Earliest);
         assert_eq!(initial_position(None, PartitionId(1), latest), StartPosition::Latest);
     }
 
@@ -306,7 +340,8 @@ mod tests {
         assert_eq!(ground.gone(), Some(3));
         assert_eq!(
             ground.to_string(),
-            "3 events are gone: reading should go on at 5, and the oldest event kept is 8"
+            "3 events are gone (removed, damaged, or their numbers were never used): reading should go on at 5, and the \
+             next event is 8"
         );
         assert_eq!(from(Some(&finished(7, None)), StartPosition::Latest, &kept).lost, None);
         assert_eq!(
@@ -326,7 +361,7 @@ mod tests {
         assert_eq!(ground.to_string(), "reading should go on at 11, but the log ends before 10");
         assert!(beyond_the_end(&behind(0), &partition(0, None)).is_some());
         // With proof, the start is written over the checkpoint.
-        let proven = instead(ground, &end, OnInvalidPosition::Earliest).unwrap();
+        let proven = replacement(ground, &end, OnInvalidPosition::Earliest).unwrap();
         assert!(proven.rewind && proven.remember);
     }
 
@@ -363,6 +398,16 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_is_inside_the_log_unless_retention_has_passed_it() {
+        let ground = LostGround::Overtaken { wanted: SequenceNumber(20), oldest: SequenceNumber(30) };
+        for (first, inside) in [(0, true), (20, true), (21, false), (30, false)] {
+            assert_eq!(ground.is_inside(&partition(first, Some(40))), inside, "{first}");
+        }
+        let unknown = LostGround::Unknown { message: "offset 7".into() };
+        assert!(!unknown.is_inside(&partition(0, Some(40))));
+    }
+
+    #[test]
     fn the_policy_says_where_to_go_on_instead() {
         let kept = partition(8, Some(9));
         let stored = finished(4, None);
@@ -370,12 +415,15 @@ mod tests {
         let latest = go(OnInvalidPosition::Latest).unwrap();
         assert_eq!(latest.start, StartPosition::after(SequenceNumber(9)));
         assert!(latest.remember);
+        assert_eq!(latest.skips(&kept), (SequenceNumber(10), 2));
+        assert_eq!(go(OnInvalidPosition::Earliest).unwrap().skips(&kept), (SequenceNumber(8), 0));
         assert!(!go(OnInvalidPosition::Earliest).unwrap().remember);
         assert!(!latest.rewind);
         // An event was received that the properties do not include yet.
         let ground = LostGround::Overtaken { wanted: SequenceNumber(20), oldest: SequenceNumber(30) };
-        let ahead = instead(ground, &kept, OnInvalidPosition::Latest).unwrap();
+        let ahead = replacement(ground, &kept, OnInvalidPosition::Latest).unwrap();
         assert_eq!(ahead.start, StartPosition::at(SequenceNumber(30)));
+        assert_eq!(ahead.skips(&kept), (SequenceNumber(30), 0));
         assert!(matches!(go(OnInvalidPosition::Stop), Err(LostGround::Overtaken { .. })));
         let unknown = LostGround::Unknown { message: "offset 7".into() };
         assert_eq!(unknown.to_string(), "the hub knows no such position: offset 7");

@@ -33,7 +33,7 @@ pub struct Rules {
     /// A seek takes a new epoch, so that the owner's next save is refused.
     pub seeks_take_a_new_epoch: bool,
     /// A host that reports itself unhealthy gets no share.
-    pub the_unfit_do_not_count: bool,
+    pub unhealthy_hosts_do_not_count: bool,
     /// A checkpoint is overwritten only on proof that its position does not exist.
     pub rewinds_need_proof: bool,
 }
@@ -52,7 +52,7 @@ impl Rules {
         loss_comes_before_delivery: true,
         epochs_never_restart: true,
         seeks_take_a_new_epoch: true,
-        the_unfit_do_not_count: true,
+        unhealthy_hosts_do_not_count: true,
         rewinds_need_proof: true,
     };
 }

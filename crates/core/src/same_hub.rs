@@ -29,10 +29,10 @@ pub const HUB_REFRESH: Duration = Duration::from_secs(30);
 
 /// Tracks the hubs that the other hosts of a group read.
 #[derive(Clone, Debug)]
-pub struct HubWatch {
+pub struct HubTracker {
     patience: Duration,
     /// The time of the last view.
-    looked_at: Option<Monotonic>,
+    last_view_at: Option<Monotonic>,
     /// The hosts that report another log.
     others: BTreeMap<HostId, Other>,
 }
@@ -71,16 +71,22 @@ pub enum HubFinding {
     },
 }
 
-impl HubWatch {
+impl HubTracker {
     /// Starts to watch. Within `patience`, every living host asks its hub and reports the log. A
     /// host whose own lease is long gets [longer](patience_with).
     pub fn new(patience: Duration) -> Self {
-        Self { patience, looked_at: None, others: BTreeMap::new() }
+        Self { patience, last_view_at: None, others: BTreeMap::new() }
     }
 
     /// Takes in the records of a view that was read just now. `ours` is the hub that `me` reads.
-    pub fn look(&mut self, me: &HostId, ours: &ReadHub, hosts: &[HostEntry], now: Monotonic) -> HubFinding {
-        let before = self.looked_at.replace(now);
+    pub fn observe(
+        &mut self,
+        me: &HostId,
+        ours: &ReadHub,
+        hosts: &[HostEntry],
+        now: Monotonic,
+    ) -> HubFinding {
+        let before = self.last_view_at.replace(now);
         let conflicting = hosts.iter().filter(|entry| entry.record.id != *me);
         let conflicting: Vec<(&HostEntry, &ReadHub)> = conflicting
             .filter_map(|entry| Some((entry, entry.record.hub.as_ref()?)))
@@ -176,13 +182,13 @@ mod tests {
     }
 
     /// The findings of host `a` with log `x`, view by view.
-    fn watched(looks: &[(u64, &[HostEntry])]) -> Vec<HubFinding> {
+    fn watched(views: &[(u64, &[HostEntry])]) -> Vec<HubFinding> {
         let at = |seconds| Monotonic(0) + Duration::from_secs(seconds);
-        let mut watch = HubWatch::new(PATIENCE);
-        let look = |(seconds, hosts): &(u64, &[HostEntry])| {
-            watch.look(&id("a"), &hub("a", "x"), hosts, at(*seconds))
+        let mut tracker = HubTracker::new(PATIENCE);
+        let observe = |(seconds, hosts): &(u64, &[HostEntry])| {
+            tracker.observe(&id("a"), &hub("a", "x"), hosts, at(*seconds))
         };
-        looks.iter().map(look).collect()
+        views.iter().map(observe).collect()
     }
 
     /// The same, if host `b` writes its record with these logs at these seconds, one heartbeat
@@ -192,9 +198,9 @@ mod tests {
             .zip(beats)
             .map(|(beat, (seconds, log))| (*seconds, [entry("b", beat, Some(log), 1)]))
             .collect();
-        let looks: Vec<(u64, &[HostEntry])> =
+        let views: Vec<(u64, &[HostEntry])> =
             entries.iter().map(|(seconds, hosts)| (*seconds, &hosts[..])).collect();
-        watched(&looks)
+        watched(&views)
     }
 
     fn unsure(log: &str) -> HubFinding {
@@ -306,9 +312,9 @@ mod tests {
             [slow]
         };
         let beats: Vec<[HostEntry; 1]> = (0..18).map(slow).collect();
-        let looks: Vec<(u64, &[HostEntry])> =
+        let views: Vec<(u64, &[HostEntry])> =
             (0..).step_by(10).zip(&beats).map(|(seconds, hosts)| (seconds, &hosts[..])).collect();
-        let found = watched(&looks);
+        let found = watched(&views);
         let first = found.iter().position(|found| *found == different("y"));
         assert_eq!(first, Some(16), "30 s and twice 60 s, and the next look");
     }
@@ -325,11 +331,11 @@ mod tests {
             hosts(6, "z"),
             hosts(7, "z"),
         ];
-        let mut looks: Vec<(u64, &[HostEntry])> =
+        let mut views: Vec<(u64, &[HostEntry])> =
             (0..).step_by(25).zip(&rounds).map(|(seconds, hosts)| (seconds, &hosts[..])).collect();
         let alone = [entry("c", 8, Some("z"), 1)];
-        looks.push((175, &alone));
-        let found = watched(&looks);
+        views.push((175, &alone));
+        let found = watched(&views);
         assert_eq!(found[5..7], [different("y"), different("y")]);
         let c = HubFinding::Unsure { host: id("c"), reads: hub("c", "z") };
         assert_eq!(found[7], c, "its change of the log was noticed");
@@ -365,13 +371,13 @@ mod tests {
             assert!(!is_one_place(endpoint, endpoint), "{endpoint}");
         }
         assert!(!is_one_place("one.example:5672/homes", "one.example:7672/homes"));
-        let mut watch = HubWatch::new(PATIENCE);
+        let mut tracker = HubTracker::new(PATIENCE);
         let at = |log| ReadHub { endpoint: "hub.example:5671/homes".into(), log: LogId::new(log) };
         for beat in 1..100 {
             let mut other = entry("b", beat, None, 0);
             other.record.hub = Some(at("y"));
             let now = Monotonic(0) + Duration::from_secs(10 * beat);
-            assert_eq!(watch.look(&id("a"), &at("x"), &[other], now), HubFinding::Same);
+            assert_eq!(tracker.observe(&id("a"), &at("x"), &[other], now), HubFinding::Same);
         }
     }
 }

@@ -190,25 +190,37 @@ pub trait EventSource: Send + Sync + 'static {
         partition: PartitionId,
     ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>>;
 
+    /// The number of bytes that have come from the hub so far: while it grows, the connection is
+    /// slow and not dead. Always zero if the source does not count them.
+    fn received_bytes(&self) -> u64 {
+        0
+    }
+
     /// Opens a receiver.
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>>;
 }
 
 /// One reader of one partition.
 pub trait Receiver: Send {
-    /// Waits until there is at least one event, and appends at most `most` of them to `into`, in
+    /// Waits until there is at least one event, and appends at most `max` of them to `into`, in
     /// order. `into` is untouched until the future is ready, and dropping the future loses nothing.
     /// After an error the receiver may be called again or replaced by a new one; a disconnected
     /// receiver stays disconnected.
     fn receive<'a>(
         &'a mut self,
         into: &'a mut Vec<Event>,
-        most: usize,
+        max: usize,
     ) -> BoxFuture<'a, Result<(), ReceiveError>>;
 
     /// The newest event of the partition, as the hub reported it with the last delivery; `None` if
     /// it does not report it.
     fn last_enqueued(&self) -> Option<LastEnqueued>;
+
+    /// The id of the log that it reads, which was asked for after it was opened; `None` if the
+    /// source does not know it.
+    fn log(&self) -> Option<LogId> {
+        None
+    }
 
     /// Closes the receiver, so that the hub knows at once. Dropping it does the same without
     /// waiting for it.

@@ -19,7 +19,7 @@ use crate::lease::{ClaimRequest, Lease, LeaseToken, ReleaseRequest, TransferRequ
 use crate::time::Timestamp;
 
 /// The most changes of ownership that are kept for each partition, in every store that keeps them.
-pub const HISTORY_PER_PARTITION: u16 = 100;
+pub const MAX_HISTORY_PER_PARTITION: u16 = 100;
 
 /// The time without a heartbeat after which the record of a host is removed.
 pub const FORGET_HOSTS_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -42,7 +42,7 @@ pub struct Capabilities {
     /// Processors of other SDKs share the same groups. They know no epochs and read with epoch 0.
     /// Ephor hosts then also read with epoch 0, and check their lease again before every attach,
     /// because the hub no longer fences readers.
-    pub epochless_neighbours: bool,
+    pub shared_with_other_sdks: bool,
 }
 
 /// An error of a store. The outcome of the call is unknown.
@@ -93,8 +93,9 @@ pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// The origin of a group, written once when its first host starts: the partitions of that time.
 /// Partitions that are added later start at the earliest event, whatever the options say.
+/// Stored as `founding`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Founding {
+pub struct GroupOrigin {
     /// The partitions of the hub at that time.
     pub partitions: Vec<PartitionId>,
     /// The log at that time.
@@ -127,7 +128,7 @@ pub struct View {
     /// All checkpoints, in order of their partitions.
     pub checkpoints: Vec<(PartitionId, Checkpoint)>,
     /// The origin of the group.
-    pub founding: Option<Founding>,
+    pub origin: Option<GroupOrigin>,
     /// Descriptions of records that could not be read. All other records are here.
     pub damaged: Vec<String>,
 }
@@ -192,7 +193,7 @@ pub enum Renewal {
 
 /// The outcome of giving a lease away, by transfer or by release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GiveAway {
+pub enum Handoff {
     /// Done.
     Done,
     /// It was no longer ours.
@@ -268,9 +269,9 @@ pub enum Seek {
     },
 }
 
-/// The state that an operator asks of a host.
+/// The state that an operator asks of a host. SQL stores keep it in a table `orders`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostOrders {
+pub struct DesiredState {
     /// Hand all partitions over and take no new ones.
     pub drain: bool,
 }
@@ -284,23 +285,27 @@ pub trait Store: Send + Sync + 'static {
     fn groups(&self) -> StoreFuture<'_, Vec<GroupId>>;
 
     /// Writes the origin of the group, unless there is one already; returns the stored one.
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding>;
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin>;
 
     /// Reads all records of the group.
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View>;
 
-    /// Writes a host's record with a new date, and returns the operator's orders for the host.
+    /// Writes a host's record with a new date, and returns the desired state of the host.
     /// Wakes the owners whom the record newly asks. Records of hosts that are long dead may be
     /// removed here.
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders>;
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState>;
 
     /// Removes the record of a host that has stopped.
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()>;
 
-    /// Sets the operator's orders for a host, until it retires or its record is removed, and wakes
+    /// Sets the desired state of a host, until it retires or its record is removed, and wakes
     /// it. False if there is no such host.
-    fn order<'a>(&'a self, group: &'a GroupId, host: &'a HostId, orders: HostOrders)
-    -> StoreFuture<'a, bool>;
+    fn set_desired_state<'a>(
+        &'a self,
+        group: &'a GroupId,
+        host: &'a HostId,
+        desired: DesiredState,
+    ) -> StoreFuture<'a, bool>;
 
     /// Takes a partition in a new epoch, if its lease is in the state that was seen, and fences its
     /// checkpoint before reading it.
@@ -328,10 +333,10 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Hands a lease over in a new epoch, fences its checkpoint, and wakes the new owner.
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway>;
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff>;
 
-    /// Releases a lease and wakes the successor (`heir`); without one, every host with a record.
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway>;
+    /// Releases a lease and wakes the successor; without one, every host with a record.
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff>;
 
     /// Saves a position under the epoch with which the checkpoint is fenced; backwards only for a
     /// rewind.
@@ -345,7 +350,7 @@ pub trait Store: Send + Sync + 'static {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>>;
 
     /// Returns when something changed for this host, and never if the store cannot wake hosts. A

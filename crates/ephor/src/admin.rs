@@ -16,7 +16,7 @@ use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{
     EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, SourceError,
 };
-use ephor_core::store::{HostEntry, HostOrders, Seek, SeekRequest, Store, StoreError};
+use ephor_core::store::{DesiredState, HostEntry, Seek, SeekRequest, Store, StoreError};
 use ephor_core::time::Timestamp;
 
 /// The error of an administrative call.
@@ -195,9 +195,9 @@ impl Admin {
     pub async fn history(
         &self,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<OwnershipChange>, AdminError> {
-        Ok(self.store.history(&self.group, partition, most).await?)
+        Ok(self.store.history(&self.group, partition, max).await?)
     }
 
     /// Moves the position of these partitions, each once, or of all if none is named. All positions
@@ -268,41 +268,45 @@ impl Admin {
     /// Asks a host to hand over all its partitions and take no new ones. The host is given by its
     /// name or by its full id.
     pub async fn drain(&self, host: &str) -> Result<Vec<HostId>, AdminError> {
-        self.order(host, HostOrders { drain: true }).await
+        self.set_desired_state(host, DesiredState { drain: true }).await
     }
 
     /// Cancels a [`drain`](Self::drain).
     pub async fn undrain(&self, host: &str) -> Result<Vec<HostId>, AdminError> {
-        self.order(host, HostOrders { drain: false }).await
+        self.set_desired_state(host, DesiredState { drain: false }).await
     }
 
-    async fn order(&self, wanted: &str, orders: HostOrders) -> Result<Vec<HostId>, AdminError> {
-        order(&*self.store, &self.group, wanted, orders).await
+    async fn set_desired_state(
+        &self,
+        wanted: &str,
+        desired: DesiredState,
+    ) -> Result<Vec<HostId>, AdminError> {
+        set_desired_state(&*self.store, &self.group, wanted, desired).await
     }
 }
 
-/// Sets the operator's orders for a host, which is given by its name or by its full id. Needs no
+/// Sets the desired state of a host, which is given by its name or by its full id. Needs no
 /// hub.
-pub async fn order(
+pub async fn set_desired_state(
     store: &dyn Store,
     group: &GroupId,
     wanted: &str,
-    orders: HostOrders,
+    desired: DesiredState,
 ) -> Result<Vec<HostId>, AdminError> {
     let hosts = store.view(group).await?.hosts;
     let ids = hosts.iter().map(|entry| &entry.record.id);
     let named = ids.clone().filter(|id| id.name.as_str() == wanted || id.to_string() == wanted);
-    let mut ordered = vec![];
+    let mut found = vec![];
     for id in named {
-        if store.order(group, id, orders).await? {
-            ordered.push(id.clone());
+        if store.set_desired_state(group, id, desired).await? {
+            found.push(id.clone());
         }
     }
-    if ordered.is_empty() {
+    if found.is_empty() {
         let known = ids.map(|id| id.name.to_string()).collect();
         return Err(AdminError::UnknownHost { wanted: wanted.into(), known });
     }
-    Ok(ordered)
+    Ok(found)
 }
 
 impl fmt::Debug for Admin {

@@ -15,11 +15,13 @@ use ephor_core::store::{Save, SaveRequest};
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::watch;
 
-use crate::deferred::Deferred;
+use crate::checkpoint_throttle::CheckpointThrottle;
 use crate::environment::Environment;
 use crate::error::{ProcessorError, StoreCallError};
-use crate::lease_state::{LeaseState, Stage};
+use crate::lease_state::LeaseState;
 use crate::metric_names as names;
+use crate::pump::state::PumpState;
+use crate::saves_in_flight::SavesInFlight;
 use crate::store_calls::StoreCalls;
 
 /// The outcome of a checkpoint. A refusal is not a failure: another host is the owner now, and
@@ -75,7 +77,7 @@ pub(crate) struct Progress {
     delivered: Option<SequenceNumber>,
     /// The stored checkpoint.
     pub(crate) saved: Option<Checkpoint>,
-    pub(crate) deferred: Deferred,
+    pub(crate) throttle: CheckpointThrottle,
     pub(crate) unsaved: Unsaved,
     pub(crate) last_enqueued: Option<LastEnqueued>,
     /// The oldest event that was kept when the partition was opened.
@@ -104,9 +106,8 @@ pub(crate) struct ContextInner {
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) log: Option<LogId>,
     progress: Mutex<Progress>,
-    /// The number of saves in flight. A rewind waits for them, so that none is carried out after
-    /// it.
-    saving: watch::Sender<usize>,
+    /// The saves in flight. A rewind waits for them, so that none is carried out after it.
+    saving: SavesInFlight,
     cancel: watch::Sender<bool>,
     checkpoints: metrics::Counter,
     fenced: metrics::Counter,
@@ -138,7 +139,7 @@ impl PartitionContext {
             environment,
             log,
             progress,
-            saving: watch::Sender::new(0),
+            saving: SavesInFlight::default(),
             cancel,
             checkpoints,
             fenced,
@@ -207,9 +208,19 @@ impl PartitionContext {
     /// Tells the host about a checkpoint that your own transaction has committed, such as one that
     /// used `PostgresStore::save_in`: then it knows that nothing is left to save when it gives the
     /// partition away.
+    ///
+    /// Call it on the context that made the request. A checkpoint of another log or epoch, or of an
+    /// event that this processor has not received, is ignored with a warning.
     pub fn checkpoint_committed(&self, checkpoint: &Checkpoint) {
-        if checkpoint.log == self.0.log {
+        let delivered = self.progress().delivered;
+        let ours = checkpoint.log == self.0.log
+            && checkpoint.epoch == self.epoch()
+            && checkpoint.position.finished() <= delivered;
+        if ours {
             self.note_saved(checkpoint);
+        } else {
+            let (partition, epoch) = (self.partition(), self.epoch());
+            tracing::warn!(%partition, %epoch, ?checkpoint, "a committed checkpoint of another owner or partition is ignored");
         }
     }
 
@@ -256,7 +267,7 @@ impl PartitionContext {
             progress.current.clone().or_else(|| progress.finished.clone())
         };
         match position {
-            Some(position) => self.save_in_turn(position).await,
+            Some(position) => self.save_rate_limited(position).await,
             None => Ok(Checkpointed::Nothing),
         }
     }
@@ -267,13 +278,13 @@ impl PartitionContext {
         if self.progress().delivered.is_none_or(|delivered| event.sequence > delivered) {
             return Err(CheckpointError::NotDelivered { sequence: event.sequence });
         }
-        self.save_in_turn(Position::of(event)).await
+        self.save_rate_limited(Position::of(event)).await
     }
 
     /// Writes the deferred checkpoint now, if there is one.
     pub async fn flush(&self) -> Result<Checkpointed, CheckpointError> {
-        let waiting = self.progress().deferred.position.clone();
-        match waiting {
+        let pending = self.progress().throttle.pending.clone();
+        match pending {
             Some(position) => self.save(position).await,
             None => Ok(self.last_checkpoint().map_or(Checkpointed::Nothing, Checkpointed::Unchanged)),
         }
@@ -287,18 +298,26 @@ impl PartitionContext {
     /// does not exist in this log. Progress from before the start is reset.
     pub(crate) async fn begin(&self, start: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
         if rewind {
-            self.progress().deferred.position = None;
-            self.no_save_is_under_way().await;
+            self.forget_progress();
+            let inner = &*self.0;
+            inner.saving.none_left(&*inner.environment, inner.store.timeout()).await;
         }
         let written = self.write(start, rewind).await?;
         if !written.is_refused() {
             let mut progress = self.progress();
             progress.finished = None;
-            progress.delivered.take_if(|_| rewind);
-            progress.deferred.position = None;
+            progress.throttle.pending = None;
             progress.unsaved = Unsaved::default();
         }
         Ok(written)
+    }
+
+    /// Resets the progress before a rewind: nothing of it may be saved from now on.
+    fn forget_progress(&self) {
+        let mut progress = self.progress();
+        progress.finished = None;
+        progress.delivered = None;
+        progress.throttle.pending = None;
     }
 
     async fn write(&self, position: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
@@ -307,17 +326,22 @@ impl PartitionContext {
             inner.fenced.increment(1);
             return Ok(Checkpointed::Refused);
         }
-        let covered = |saved: &&Checkpoint| !rewind && self.covers(saved, &position);
-        if let Some(saved) = self.progress().saved.as_ref().filter(covered) {
+        let already_saved = |saved: &&Checkpoint| !rewind && self.already_saved(saved, &position);
+        if let Some(saved) = self.progress().saved.as_ref().filter(already_saved) {
             return Ok(Checkpointed::Unchanged(saved.clone()));
         }
-        self.progress().deferred.turn = inner.environment.now() + inner.spacing;
+        self.progress().throttle.not_before = inner.environment.now() + inner.spacing;
         let token = inner.lease.token();
         let request = SaveRequest { rewind, ..SaveRequest::new(token, &position, inner.log.as_ref()) };
         let call = inner.store.store().save(inner.store.group(), &request);
-        let saving = Saving::begins(&inner.saving);
+        let saving = inner.saving.begin(&*inner.environment, inner.store.timeout());
         let saved = inner.store.call("save", Some(token.partition), call).await;
-        drop(saving);
+        // A rewind that is carried out late does no harm: events are repeated, not skipped.
+        if saved.is_ok() || rewind {
+            saving.answered();
+        } else {
+            drop(saving);
+        }
         match saved? {
             Save::Saved(checkpoint) => {
                 inner.checkpoints.increment(1);
@@ -339,23 +363,9 @@ impl PartitionContext {
         }
     }
 
-    /// Waits for the saves in flight, but no longer than one may take: user code may hold on to a
-    /// save without polling it.
-    async fn no_save_is_under_way(&self) {
-        let inner = &*self.0;
-        let limit = inner.environment.sleep_until(inner.environment.now() + inner.store.timeout());
-        let mut saving = inner.saving.subscribe();
-        tokio::select! {
-            biased;
-            // The sender lives as long as `self`.
-            _ = saving.wait_for(|saves| *saves == 0) => {}
-            () = limit => {}
-        }
-    }
-
     /// True if the saved checkpoint is as far as the position, or further. A checkpoint of another
     /// log does not count.
-    pub(crate) fn covers(&self, saved: &Checkpoint, position: &Position) -> bool {
+    pub(crate) fn already_saved(&self, saved: &Checkpoint, position: &Position) -> bool {
         let log = self.0.log.as_ref();
         let same = saved.position == *position && saved.log.as_ref() == log;
         same || saved.forbids(position, log)
@@ -364,12 +374,13 @@ impl PartitionContext {
     /// True if everything that is finished is also saved.
     pub(crate) fn nothing_unsaved(&self) -> bool {
         let progress = self.progress();
-        let saved = |finished| progress.saved.as_ref().is_some_and(|saved| self.covers(saved, finished));
+        let saved =
+            |finished| progress.saved.as_ref().is_some_and(|saved| self.already_saved(saved, finished));
         progress.finished.as_ref().is_none_or(saved)
     }
 
     /// The position after which to resume: the progress made here, or else the checkpoint.
-    pub(crate) fn reached(&self) -> Option<Checkpoint> {
+    pub(crate) fn resume_point(&self) -> Option<Checkpoint> {
         let progress = self.progress();
         let Some(position) = progress.finished.clone() else { return progress.saved.clone() };
         let (log, saved_at) = (self.0.log.clone(), self.0.environment.wall());
@@ -382,9 +393,9 @@ impl PartitionContext {
         if checkpoint.position.finished() >= finished {
             progress.unsaved = Unsaved::default();
         }
-        progress.deferred.forget_up_to(&checkpoint.position);
+        progress.throttle.drop_up_to(&checkpoint.position);
         // Replies may come in another order than the requests.
-        if !progress.saved.as_ref().is_some_and(|saved| self.covers(saved, &checkpoint.position)) {
+        if !progress.saved.as_ref().is_some_and(|saved| self.already_saved(saved, &checkpoint.position)) {
             progress.saved = Some(checkpoint.clone());
         }
     }
@@ -408,37 +419,21 @@ impl PartitionContext {
         let since = progress.failing.as_ref().map_or(now, |failing| failing.since);
         progress.failing = Some(Failing { since, attempts, error: error.clone() });
         drop(progress);
-        self.0.lease.set_stage(Stage::Failing);
+        self.0.lease.set_pump_state(PumpState::Failing);
     }
 
     /// Notes that the batch up to `last` is finished.
     pub(crate) fn finished(&self, last: &Event, events: u64, now: Monotonic) {
         let mut progress = self.progress();
         let position = Position::of(last);
-        if !progress.saved.as_ref().is_some_and(|saved| self.covers(saved, &position)) {
+        if !progress.saved.as_ref().is_some_and(|saved| self.already_saved(saved, &position)) {
             progress.unsaved.add(events, now);
         }
         progress.finished = Some(position);
         progress.events += events;
         if progress.failing.take().is_some() {
-            self.0.lease.set_stage(Stage::Running);
+            self.0.lease.set_pump_state(PumpState::Running);
         }
-    }
-}
-
-/// A save in flight, until it is dropped.
-struct Saving<'a>(&'a watch::Sender<usize>);
-
-impl<'a> Saving<'a> {
-    fn begins(saves: &'a watch::Sender<usize>) -> Self {
-        saves.send_modify(|saves| *saves += 1);
-        Self(saves)
-    }
-}
-
-impl Drop for Saving<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|saves| *saves -= 1);
     }
 }
 

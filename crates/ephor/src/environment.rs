@@ -23,7 +23,7 @@ pub trait Environment: Clock {
 
     /// Keeps timers running while a task blocks its thread, until the handle is dropped. `None` if
     /// nothing needs to be done for that.
-    fn keep_going(&self) -> Option<TaskHandle> {
+    fn keep_timers_running(&self) -> Option<TaskHandle> {
         None
     }
 }
@@ -83,7 +83,7 @@ fn nanoseconds(time: rustix::time::Timespec) -> u64 {
 
 /// A random number seeded by the operating system. Identities depend on it: machines that start
 /// from the same image must not draw the same numbers.
-pub(crate) fn unguessable() -> u64 {
+pub(crate) fn os_seeded_random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();
     hasher.write_u64(fastrand::u64(..));
@@ -99,7 +99,7 @@ const PULSE: Duration = Duration::from_millis(250);
 
 /// The longest single sleep. Tokio's timers do not count suspended time, so they are set again at
 /// least this often.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 impl Clock for TokioEnvironment {
     fn now(&self) -> Monotonic {
@@ -120,7 +120,7 @@ impl Environment for TokioEnvironment {
                 if left.is_zero() {
                     return;
                 }
-                tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+                tokio::time::sleep(left.min(MAX_SLEEP)).await;
             }
         })
     }
@@ -132,12 +132,12 @@ impl Environment for TokioEnvironment {
     }
 
     fn random(&self) -> u64 {
-        unguessable()
+        os_seeded_random()
     }
 
     /// One worker of tokio drives all timers. If the next task that it runs blocks, no idle worker
     /// takes over until something wakes it from outside. So a thread of its own does.
-    fn keep_going(&self) -> Option<TaskHandle> {
+    fn keep_timers_running(&self) -> Option<TaskHandle> {
         let runtime = tokio::runtime::Handle::current();
         if runtime.runtime_flavor() == tokio::runtime::RuntimeFlavor::CurrentThread {
             return None;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ephor_core::BoxError;
 use ephor_core::epoch::Epoch;
 use ephor_core::host_record::ReadHub;
-use ephor_core::ids::{HostId, PartitionId};
+use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::resume::LostGround;
 use ephor_core::source::SourceError;
@@ -16,7 +16,7 @@ use ephor_core::store::StoreError;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreCallError {
     /// No answer in time.
-    #[error("no answer from the store within {after:?}")]
+    #[error("no answer from the store within {after:?} (store_timeout)")]
     TimedOut {
         /// The timeout.
         after: Duration,
@@ -86,9 +86,36 @@ pub enum PartitionError {
         /// The message of the source.
         message: String,
     },
-    /// Events that were never delivered are lost.
-    #[error("{0}")]
-    LostGround(LostGround),
+    /// Events that were never delivered do not exist, or are skipped because `on_invalid_position`
+    /// says so.
+    #[error("{ground}; reading goes on at {resumes_at}{}", skipped_before(*resumes_at, *skipped))]
+    LostGround {
+        /// The reason.
+        ground: LostGround,
+        /// The event at which reading goes on.
+        resumes_at: SequenceNumber,
+        /// The number of events right before it that the hub keeps, and that are skipped. Numbers
+        /// that no event has count, too.
+        skipped: u64,
+    },
+    /// The log has so many gaps that they are no longer reported one by one: those since the last
+    /// report, at most once a minute. Gaps from right before a partition closes go only to the log
+    /// and the error handler.
+    #[error(
+        "{gone} more events are gone in {gaps} gaps from {first} to {} (removed, damaged, or their numbers were never \
+         used, as in a compacted log); reading goes on at {resumes_at}",
+        resumes_at.0.saturating_sub(1)
+    )]
+    Gaps {
+        /// The number of gaps.
+        gaps: u64,
+        /// The number of missing events in all of them.
+        gone: u64,
+        /// The first missing event.
+        first: SequenceNumber,
+        /// The event after the last gap.
+        resumes_at: SequenceNumber,
+    },
     /// A checkpoint that the policy asked for could not be written.
     #[error("the checkpoint could not be written: {message}")]
     Checkpoint {
@@ -140,7 +167,10 @@ pub enum HostError {
         theirs: ReadHub,
     },
     /// The store's clock and ours advanced differently; nobody was declared dead in this scan.
-    #[error("the store's clock jumped, so no lease counts as expired in this scan")]
+    #[error(
+        "the store's clock jumped, so no lease counts as expired in this scan; if this repeats, check the time \
+         synchronisation (NTP) of the store's machine and of this one"
+    )]
     ClockSkew,
     /// A partition's processor could not be created or opened.
     #[error("partition {partition}: the processor does not open: {error}")]
@@ -170,8 +200,14 @@ pub enum HostError {
     },
     /// The position to resume from does not exist, and by the options the partition waits for a
     /// seek.
-    #[error("partition {partition} is halted until an operator seeks: {ground}")]
+    #[error(
+        "partition {partition} is halted until an operator seeks: {ground}; to go on, run `{}`, which shows what would \
+         happen, and then the same with --yes",
+        seek_command(group, *partition, ground)
+    )]
     Halted {
+        /// The consumer group of the hub.
+        group: GroupId,
         /// The partition.
         partition: PartitionId,
         /// The reason.
@@ -294,6 +330,29 @@ pub enum HostError {
     },
 }
 
+/// The command that lets a halted partition go on: at the next event if that is known, otherwise at
+/// the earliest.
+fn seek_command(group: &GroupId, partition: PartitionId, ground: &LostGround) -> String {
+    let to = match ground {
+        LostGround::Overtaken { oldest, .. } => format!("seq:{oldest}"),
+        _ => "earliest".to_owned(),
+    };
+    let GroupId { hub, group, .. } = group;
+    // In quotes, because the default group is $Default.
+    format!("ephor checkpoint seek '{hub}/{group}' --partition {partition} --to {to}")
+}
+
+/// The part of a message about events that exist and are skipped.
+fn skipped_before(resumes_at: SequenceNumber, skipped: u64) -> String {
+    let last = resumes_at.0.saturating_sub(1);
+    let which = match skipped {
+        0 => return String::new(),
+        1 => format!("1 event that the hub keeps ({last}) is"),
+        _ => format!("{skipped} events that the hub keeps ({} to {last}) are", resumes_at.0 - skipped),
+    };
+    format!(", and {which} skipped, because on_invalid_position is Latest")
+}
+
 /// The message about two hosts of one group that read two hubs, with the remedy.
 pub(crate) fn another_hub(ours: &ReadHub, host: &HostId, theirs: &ReadHub) -> String {
     format!(
@@ -302,4 +361,44 @@ pub(crate) fn another_hub(ours: &ReadHub, host: &HostId, theirs: &ReadHub) -> St
          store or consumer group",
         ours.endpoint, ours.log, theirs.endpoint, theirs.log
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do_next() {
+        let skew = HostError::ClockSkew.to_string();
+        assert!(skew.contains("if this repeats, check the time synchronisation"), "{skew}");
+        let group = GroupId {
+            namespace: "local".parse().unwrap(),
+            hub: "homes".parse().unwrap(),
+            group: "$Default".parse().unwrap(),
+        };
+        let partition = PartitionId(3);
+        let halted = |ground| HostError::Halted { group: group.clone(), partition, ground }.to_string();
+        let gap = LostGround::Overtaken { wanted: SequenceNumber(10), oldest: SequenceNumber(20) };
+        let told = halted(gap);
+        let command = "`ephor checkpoint seek 'homes/$Default' --partition 3 --to seq:20`";
+        assert!(told.contains(command), "{told}");
+        let beyond = LostGround::BeyondTheEnd { wanted: SequenceNumber(10), next: SequenceNumber(5) };
+        assert!(halted(beyond).contains("--to earliest`"));
+    }
+
+    #[test]
+    fn skipped_events_are_named() {
+        let skipped = |skipped| {
+            let ground = LostGround::Overtaken { wanted: SequenceNumber(4), oldest: SequenceNumber(5) };
+            let resumes_at = SequenceNumber(9);
+            PartitionError::LostGround { ground, resumes_at, skipped }.to_string()
+        };
+        assert!(skipped(0).starts_with("1 event is gone ("), "{}", skipped(0));
+        assert!(skipped(0).ends_with("; reading goes on at 9"), "{}", skipped(0));
+        let one = "; reading goes on at 9, and 1 event that the hub keeps (8) is skipped, because on_invalid_position";
+        assert!(skipped(1).contains(one), "{}", skipped(1));
+        let four =
+            ", and 4 events that the hub keeps (5 to 8) are skipped, because on_invalid_position is Latest";
+        assert!(skipped(4).ends_with(four), "{}", skipped(4));
+    }
 }

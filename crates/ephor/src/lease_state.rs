@@ -9,40 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use ephor_core::lease::LeaseToken;
 use ephor_core::time::Monotonic;
 
-/// The state of a partition's pump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Stage {
-    /// The partition is ours; waiting until its previous owner has certainly stopped.
-    Waiting,
-    /// Finding the position, creating and opening the processor, attaching the receiver.
-    Opening,
-    /// Receiving and delivering.
-    Running,
-    /// The last call failed; the same batch is redelivered.
-    Failing,
-    /// Held by `pause`: owned, but nothing is delivered.
-    Paused,
-    /// The hub cannot be read; retrying.
-    Retrying,
-    /// The position does not exist, and by the options the partition waits for a seek.
-    Halted,
-    /// Finishing, closing, saving and giving away.
-    Closing,
-}
-
-impl Stage {
-    const ALL: [Self; 8] = [
-        Self::Waiting,
-        Self::Opening,
-        Self::Running,
-        Self::Failing,
-        Self::Paused,
-        Self::Retrying,
-        Self::Halted,
-        Self::Closing,
-    ];
-}
+use crate::pump::state::PumpState;
 
 #[derive(Debug)]
 pub(crate) struct LeaseState {
@@ -54,7 +21,7 @@ pub(crate) struct LeaseState {
     /// The latest time at which that call is given up.
     call_until: AtomicU64,
     stuck: AtomicBool,
-    stage: AtomicU8,
+    pump_state: AtomicU8,
 }
 
 impl LeaseState {
@@ -66,7 +33,7 @@ impl LeaseState {
             call_started: AtomicU64::new(0),
             call_until: AtomicU64::new(Monotonic::NEVER.0),
             stuck: AtomicBool::new(false),
-            stage: AtomicU8::new(Stage::Opening as u8),
+            pump_state: AtomicU8::new(PumpState::Opening as u8),
         }
     }
 
@@ -128,12 +95,12 @@ impl LeaseState {
         self.stuck.store(false, Ordering::Release);
     }
 
-    pub(crate) fn set_stage(&self, stage: Stage) {
-        self.stage.store(stage as u8, Ordering::Release);
+    pub(crate) fn set_pump_state(&self, pump_state: PumpState) {
+        self.pump_state.store(pump_state as u8, Ordering::Release);
     }
 
-    pub(crate) fn stage(&self) -> Stage {
-        Stage::ALL[usize::from(self.stage.load(Ordering::Acquire))]
+    pub(crate) fn pump_state(&self) -> PumpState {
+        PumpState::ALL[usize::from(self.pump_state.load(Ordering::Acquire))]
     }
 
     pub(crate) fn is_stuck(&self) -> bool {
@@ -166,9 +133,9 @@ mod tests {
         assert!(lease.is_stuck());
         lease.call_ended();
         assert_eq!((lease.call_running_since(), lease.is_stuck()), (None, false));
-        for stage in Stage::ALL {
-            lease.set_stage(stage);
-            assert_eq!(lease.stage(), stage);
+        for pump_state in PumpState::ALL {
+            lease.set_pump_state(pump_state);
+            assert_eq!(lease.pump_state(), pump_state);
         }
     }
 }

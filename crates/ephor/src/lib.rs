@@ -12,8 +12,8 @@
 //! | test your processor | the crate `ephor-testkit` |
 
 pub mod admin;
+mod checkpoint_throttle;
 mod context;
-mod deferred;
 pub mod environment;
 mod error;
 mod host;
@@ -24,6 +24,7 @@ mod options;
 mod processor;
 mod pump;
 mod report;
+mod saves_in_flight;
 mod stop_report;
 mod store_calls;
 
@@ -36,7 +37,6 @@ pub use host::builder::{BuildError, HostBuilder, host_name};
 pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
 pub use host::{EventProcessorHost, NotRunning, StartError};
-pub use lease_state::Stage;
 pub use options::{
     DEFAULT_FAST_SCAN, DEFAULT_FENCE_MARGIN, DEFAULT_FOREIGN_EXPIRY, DEFAULT_HANDOVER_TIMEOUT,
     DEFAULT_LEASE_DURATION, DEFAULT_MAX_BATCH_SIZE, DEFAULT_PREFETCH_BYTES, DEFAULT_PREFETCH_COUNT,
@@ -45,6 +45,7 @@ pub use options::{
     PartitionManagerOptions,
 };
 pub use processor::{CloseReason, EventProcessor};
+pub use pump::state::PumpState;
 pub use stop_report::StopReport;
 
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};

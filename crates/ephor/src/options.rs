@@ -41,7 +41,7 @@ pub const DEFAULT_FOREIGN_EXPIRY: Duration = Duration::from_secs(120);
 
 /// The upper limit of all durations of leases, scans and calls. An option that should never apply
 /// is `None` instead.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The error of an option with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -191,7 +191,7 @@ impl EventProcessorOptions {
         ensure(self.process_timeout.is_none_or(|timeout| !timeout.is_zero()), || {
             "process_timeout is zero, so every call would be given up; leave it out, or try 60s".into()
         })?;
-        ensure(self.process_timeout.is_none_or(|timeout| timeout <= LONGEST), || {
+        ensure(self.process_timeout.is_none_or(|timeout| timeout <= MAX_DURATION), || {
             "process_timeout is longer than a day; leave it out for none, or try 60s".into()
         })?;
         ensure(self.checkpoint.every_events != Some(0), || {
@@ -200,7 +200,7 @@ impl EventProcessorOptions {
         ensure(self.checkpoint.every.is_none_or(|period| !period.is_zero()), || {
             "a checkpoint every 0s makes no sense; try every 5s, or leave it out".into()
         })?;
-        ensure(self.checkpoint.spacing <= LONGEST, || {
+        ensure(self.checkpoint.spacing <= MAX_DURATION, || {
             format!(
                 "checkpoints {:?} apart would hardly ever be written; try {DEFAULT_SPACING:?}",
                 self.checkpoint.spacing
@@ -211,10 +211,10 @@ impl EventProcessorOptions {
             FailurePolicy::Close { .. } => None,
         };
         ensure(
-            backoff.is_none_or(|backoff| !backoff.first.is_zero() && backoff.first <= backoff.most),
+            backoff.is_none_or(|backoff| !backoff.first.is_zero() && backoff.first <= backoff.max),
             || {
                 "a backoff must begin above zero and not above its longest wait, or a batch that fails spins; \
-             try first 500ms, most 30s"
+             try first 500ms, max 30s"
                 .into()
             },
         )?;
@@ -292,7 +292,9 @@ impl PartitionManagerOptions {
             ("foreign_expiry", self.foreign_expiry, DEFAULT_FOREIGN_EXPIRY),
         ] {
             ensure(!value.is_zero(), || format!("{name} is zero; try {default:?}"))?;
-            ensure(value <= LONGEST, || format!("{name} ({value:?}) is longer than a day; try {default:?}"))?;
+            ensure(value <= MAX_DURATION, || {
+                format!("{name} ({value:?}) is longer than a day; try {default:?}")
+            })?;
         }
         ensure(lease_duration >= renew_interval.saturating_mul(2), || {
             format!(
@@ -333,8 +335,8 @@ mod tests {
 
     type Change<T> = fn(&mut T);
 
-    fn backoff(first: u64, most: u64) -> ephor_core::failure::Backoff {
-        ephor_core::failure::Backoff { first: Duration::from_secs(first), most: Duration::from_secs(most) }
+    fn backoff(first: u64, max: u64) -> ephor_core::failure::Backoff {
+        ephor_core::failure::Backoff { first: Duration::from_secs(first), max: Duration::from_secs(max) }
     }
 
     #[test]
@@ -366,7 +368,7 @@ mod tests {
             (|o| o.process_timeout = Some(Duration::ZERO), "process_timeout is zero"),
             (|o| o.checkpoint.every_events = Some(0), "every 0 events"),
             (|o| o.checkpoint.every = Some(Duration::ZERO), "every 0s"),
-            (|o| o.checkpoint.spacing = LONGEST + Duration::from_secs(1), "hardly ever be written"),
+            (|o| o.checkpoint.spacing = MAX_DURATION + Duration::from_secs(1), "hardly ever be written"),
             (
                 |o| {
                     o.failure = FailurePolicy::SkipAfter {

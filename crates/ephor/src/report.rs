@@ -21,37 +21,41 @@ impl Reporter {
         Self { group, host, handler }
     }
 
-    /// Runs one turn of a task that must not end: a panic is reported, and the task goes on. `None`
+    /// Runs a part of a task that must not end: a panic is reported, and the task goes on. `None`
     /// if it panicked.
-    pub(crate) async fn survive<T>(&self, task: &'static str, turn: impl Future<Output = T>) -> Option<T> {
-        let turned = panics::caught_async(turn).await;
-        let tell = |Panicked { message }| {
+    pub(crate) async fn catch_panics<T>(
+        &self,
+        task: &'static str,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let result = panics::caught_async(work).await;
+        let report = |Panicked { message }| {
             // Log and metrics recorders are the user's code, too. If they panic, there is nobody
             // left to tell.
             let _ = panics::caught(|| self.report(&HostError::Fault { task, message }));
         };
-        turned.map_err(tell).ok()
+        result.map_err(report).ok()
     }
 
     pub(crate) fn report(&self, error: &HostError) {
         let (group, host) = (&self.group, &self.host);
         let kind = kind(error);
-        if needs_a_person(error) {
+        if needs_operator(error) {
             tracing::error!(%group, %host, kind, "{error}");
         } else {
             tracing::warn!(%group, %host, kind, "{error}");
         }
-        self.count_and_tell(error);
+        self.count_and_notify(error);
     }
 
     /// Reports one of many errors with the same cause, which is in the log already.
     pub(crate) fn report_one_of_many(&self, error: &HostError) {
         let (group, host) = (&self.group, &self.host);
         tracing::debug!(%group, %host, kind = kind(error), "{error}");
-        self.count_and_tell(error);
+        self.count_and_notify(error);
     }
 
-    fn count_and_tell(&self, error: &HostError) {
+    fn count_and_notify(&self, error: &HostError) {
         let (group, host) = (&self.group, &self.host);
         let kind = kind(error);
         metrics::counter!(names::HOST_ERRORS, "kind" => kind).increment(1);
@@ -65,13 +69,13 @@ impl Reporter {
 }
 
 /// The number of failures of a batch after which a retry alone will hardly help.
-const ATTEMPTS_THAT_WORRY: u32 = 5;
+const ERROR_AFTER_ATTEMPTS: u32 = 5;
 
 /// True for errors that do not recover by themselves, or that lost something.
-fn needs_a_person(error: &HostError) -> bool {
+fn needs_operator(error: &HostError) -> bool {
     use crate::error::PartitionError;
     if let HostError::Partition { error: PartitionError::Processing { attempt, .. }, .. } = error {
-        return *attempt >= ATTEMPTS_THAT_WORRY;
+        return *attempt >= ERROR_AFTER_ATTEMPTS;
     }
     matches!(
         error,
@@ -85,7 +89,9 @@ fn needs_a_person(error: &HostError) -> bool {
             | HostError::TaskEnded { .. }
             | HostError::Damaged { .. }
             | HostError::Partition {
-                error: PartitionError::Skipped { .. } | PartitionError::LostGround(_),
+                error: PartitionError::Skipped { .. }
+                    | PartitionError::LostGround { .. }
+                    | PartitionError::Gaps { .. },
                 ..
             }
     )

@@ -78,9 +78,9 @@ impl StoreCalls {
             () = limit => Err(StoreCallError::TimedOut { after: self.timeout }),
         };
         match &result {
-            Ok(_) => self.went_well(),
+            Ok(_) => self.note_success(),
             Err(error) => {
-                let failing_for = self.went_wrong(error);
+                let failing_for = self.note_failure(error);
                 let error = error.clone();
                 self.reporter.report(&HostError::Store { operation, partition, failing_for, error });
             }
@@ -88,14 +88,14 @@ impl StoreCalls {
         result
     }
 
-    fn went_well(&self) {
+    fn note_success(&self) {
         let Some(failing) = self.failing().take() else { return };
         let failed_for = self.environment.now().since(failing.since);
         tracing::info!(group = %self.group, ?failed_for, "the store answers again");
     }
 
     /// Notes a failure, and returns the time since the first one.
-    fn went_wrong(&self, error: &StoreCallError) -> Duration {
+    fn note_failure(&self, error: &StoreCallError) -> Duration {
         let now = self.environment.now();
         let mut failing = self.failing();
         let since = failing.as_ref().map_or(now, |failing| failing.since);

@@ -15,12 +15,12 @@ use ephor_wire::connection_string::ConnectionString;
 use ephor_wire::exchange::Response;
 use ephor_wire::management::{HubDescription, NoDescription, PartitionDescription, Query};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
+use crate::connection::{Command, ConnectionHandle, Deadline, ReconnectingConnection};
 use crate::dial_limit::DialLimit;
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
-use crate::line::{Command, Line, Slot};
 use crate::log_watch::LogWatch;
 use crate::options::{Builder, InvalidOptions, Options};
 use crate::producer::{Producer, ProducerOptions};
@@ -31,52 +31,58 @@ pub(crate) struct Shared {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) options: Options,
     pub(crate) log_watch: LogWatch,
-    slots: Vec<Slot>,
+    connections: Vec<ReconnectingConnection>,
 }
 
 impl Shared {
     /// The connection that serves a partition; without a partition, the first connection.
-    pub(crate) fn line(&self, partition: Option<PartitionId>) -> Arc<Line> {
-        let index = partition.map_or(0, |partition| partition.0 as usize) % self.slots.len();
-        self.slots[index].line()
+    pub(crate) fn connection(&self, partition: Option<PartitionId>) -> Arc<ConnectionHandle> {
+        let index = partition.map_or(0, |partition| partition.0 as usize) % self.connections.len();
+        self.connections[index].current()
     }
 
-    /// Waits for an answer, up to [`Self::patience`]. A connection that does not answer in time is abandoned,
-    /// so that the next attempt makes a new one.
+    /// Waits for an answer, up to [`Self::answer_timeout`], and longer while the connection carries anything. A
+    /// connection that answers nothing is abandoned, so that the next attempt makes a new one.
     pub(crate) async fn answer<T>(
         &self,
-        line: &Line,
+        connection: &ConnectionHandle,
         answer: oneshot::Receiver<Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        match timeout_at(Instant::now() + self.patience(), answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Failure::lost("the connection is gone")),
-            Err(_) => {
-                let why = self.impatience();
-                line.condemn(&why);
+        let mut deadline = Deadline::new(self.answer_timeout(), connection.traffic());
+        match deadline.wait(connection.traffic(), answer).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(_)) => Err(Failure::lost("the connection has ended")),
+            None => {
+                let why = self.timeout_message();
+                if !deadline.others_are_answered() {
+                    connection.abandon(&why);
+                }
                 Err(Failure::lost(why))
             }
         }
     }
 
     /// The time limit for an answer: it includes the backoff and the dial of the connection.
-    pub(crate) fn patience(&self) -> std::time::Duration {
-        self.options.backoff.most + self.options.connect_time + self.options.answer_time
+    pub(crate) fn answer_timeout(&self) -> std::time::Duration {
+        self.options.backoff.max + self.options.connect_time + self.options.answer_time
     }
 
-    pub(crate) fn impatience(&self) -> String {
-        format!("the hub did not answer within {:?}", self.patience())
+    pub(crate) fn timeout_message(&self) -> String {
+        format!(
+            "the hub did not answer within {:?}; if the connection is slow, raise answer_time",
+            self.answer_timeout()
+        )
     }
 
     /// Waits before the next attempt, after this many failures in a row on this connection.
-    pub(crate) async fn pause(&self, line: &Line, failures: u32) {
-        sleep_until(self.next_attempt(line, failures)).await;
+    pub(crate) async fn pause(&self, connection: &ConnectionHandle, failures: u32) {
+        sleep_until(self.next_attempt(connection, failures)).await;
     }
 
     /// The time of the next attempt: now, if the connection itself failed, because the next one has a backoff
     /// of its own, which all its users share.
-    pub(crate) fn next_attempt(&self, line: &Line, failures: u32) -> Instant {
-        match line.is_over() {
+    pub(crate) fn next_attempt(&self, connection: &ConnectionHandle, failures: u32) -> Instant {
+        match connection.is_over() {
             true => Instant::now(),
             false => Instant::now() + self.options.backoff.delay(failures, TokioEnvironment.random()),
         }
@@ -86,10 +92,10 @@ impl Shared {
     async fn ask(&self, query: Query) -> Result<Bytes, Failure> {
         let mut failures = 0;
         loop {
-            let line = self.line(None);
+            let connection = self.connection(None);
             let (reply, answer) = oneshot::channel();
-            line.post(Command::Ask { query: query.clone(), reply });
-            let failure = match self.answer(&line, answer).await {
+            connection.post(Command::Query { query: query.clone(), reply });
+            let failure = match self.answer(&connection, answer).await {
                 // A busy hub answers with an error.
                 Ok(message) => match refused(&message) {
                     None => return Ok(message),
@@ -97,11 +103,11 @@ impl Shared {
                 },
                 Err(failure) => failure,
             };
-            failures = line.failures_after(failures);
+            failures = connection.failures_after(failures);
             if failure.class() == Class::GiveUp || failures >= self.options.attempts {
                 return Err(failure);
             }
-            self.pause(&line, failures).await;
+            self.pause(&connection, failures).await;
         }
     }
 
@@ -113,7 +119,7 @@ impl Shared {
         // A hub that was deleted and created again has another creation time; the service offers no better
         // identity.
         let log = described.log.unwrap_or_else(|| LogId::new(&format!("created-{}", described.created_at.0)));
-        self.log_watch.tell(log.clone(), asked);
+        self.log_watch.record(log.clone(), asked);
         let mut partitions = described.partitions;
         partitions.sort_unstable();
         Ok(HubProperties { partitions, log: Some(log) })
@@ -176,9 +182,12 @@ impl EventHubs {
     pub(crate) fn new(endpoint: Endpoint, options: Options) -> Self {
         let endpoint = Arc::new(endpoint);
         let limit = DialLimit::of(&endpoint.address);
-        let slot = |_| Slot::new(endpoint.clone(), limit.clone(), options.backoff);
-        let slots = (0..options.connections).map(slot).collect();
-        Self(Arc::new(Shared { endpoint, options, log_watch: LogWatch::default(), slots }))
+        let connection = |_| ReconnectingConnection::new(endpoint.clone(), limit.clone(), options.backoff);
+        let connections: Vec<ReconnectingConnection> = (0..options.connections).map(connection).collect();
+        // Requests use the first connection.
+        let log_watch =
+            LogWatch::new(connections.first().map(|first| first.traffic().clone()).unwrap_or_default());
+        Self(Arc::new(Shared { endpoint, options, log_watch, connections }))
     }
 
     /// A producer that sends to the hub.
@@ -215,6 +224,10 @@ impl EventSource for EventHubs {
         partition: PartitionId,
     ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
         Box::pin(self.0.partition_properties(partition))
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.0.connections.iter().map(|connection| connection.traffic().received()).sum()
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {

@@ -10,11 +10,15 @@ const FIRST_EVENTS: usize = 32;
 /// With each smaller event the typical size shrinks by the difference divided by this.
 const SHRINK: usize = 16;
 
+/// Events that grow come with the credit of the small ones before them, so that more bytes than the prefetch
+/// may wait; beyond this many times the prefetch, the link is reattached.
+const MAX_BYTES_FACTOR: usize = 4;
+
 /// The bounds of one link, and the typical size of its events.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
-    most_events: usize,
-    most_bytes: usize,
+    max_events: usize,
+    max_bytes: usize,
     typical: usize,
 }
 
@@ -26,19 +30,20 @@ pub(crate) struct Waiting {
 }
 
 impl Credit {
-    pub(crate) fn new(most_events: usize, most_bytes: usize) -> Self {
-        let most_bytes = most_bytes.max(1);
-        Self { most_events: most_events.max(1), most_bytes, typical: (most_bytes / FIRST_EVENTS).max(1) }
+    pub(crate) fn new(max_events: usize, max_bytes: usize) -> Self {
+        let max_bytes = max_bytes.max(1);
+        Self { max_events: max_events.max(1), max_bytes, typical: (max_bytes / FIRST_EVENTS).max(1) }
     }
 
-    /// The maximum number of events that may wait unread. It is twice the prefetch: some hubs count credit
-    /// differently.
-    pub(crate) fn most_waiting(&self) -> usize {
-        self.most_events.saturating_mul(2)
+    /// True if more waits unread than any hub in good order sends. In events that is twice the prefetch: some
+    /// hubs count credit differently. In bytes it is [`MAX_BYTES_FACTOR`] times the prefetch.
+    pub(crate) fn is_exceeded_by(&self, waiting: Waiting) -> bool {
+        waiting.events >= self.max_events.saturating_mul(2)
+            || waiting.bytes >= self.max_bytes.saturating_mul(MAX_BYTES_FACTOR)
     }
 
     /// Records the size of an event.
-    pub(crate) fn saw(&mut self, bytes: usize) {
+    pub(crate) fn note_size(&mut self, bytes: usize) {
         self.typical = match bytes > self.typical {
             true => bytes,
             false => self.typical - (self.typical - bytes) / SHRINK,
@@ -47,7 +52,7 @@ impl Credit {
 
     /// The number of events of the typical size that may wait.
     fn window(&self) -> usize {
-        (self.most_bytes / self.typical.max(1)).clamp(1, self.most_events)
+        (self.max_bytes / self.typical.max(1)).clamp(1, self.max_events)
     }
 
     /// True if few events are waiting or under way, so that more credit may be due.
@@ -59,7 +64,7 @@ impl Credit {
     pub(crate) fn grant(&self, waiting: Waiting, outstanding: u32) -> Option<u32> {
         let room = match waiting {
             Waiting { events: 0, .. } => self.window(),
-            Waiting { bytes, .. } if bytes >= self.most_bytes => 0,
+            Waiting { bytes, .. } if bytes >= self.max_bytes => 0,
             Waiting { events, .. } => self.window().saturating_sub(events),
         };
         let room = u32::try_from(room).unwrap_or(u32::MAX);
@@ -81,7 +86,7 @@ mod tests {
         let mut credit = Credit::new(300, 1 << 20);
         assert_eq!(credit.grant(NOTHING, 0), Some(32));
         for _ in 0..200 {
-            credit.saw(1_000);
+            credit.note_size(1_000);
         }
         assert_eq!(credit.grant(NOTHING, 0), Some(300));
     }
@@ -89,8 +94,8 @@ mod tests {
     #[test]
     fn one_large_event_takes_back_what_was_granted_for_small_ones() {
         let mut credit = Credit::new(300, 1 << 20);
-        (0..200).for_each(|_| credit.saw(100));
-        credit.saw(1 << 20);
+        (0..200).for_each(|_| credit.note_size(100));
+        credit.note_size(1 << 20);
         assert_eq!(credit.grant(Waiting { events: 1, bytes: 1 << 20 }, 299), Some(0));
         assert_eq!(credit.grant(NOTHING, 0), Some(1));
     }
@@ -98,7 +103,7 @@ mod tests {
     #[test]
     fn credit_is_renewed_when_half_is_used_and_not_for_every_event() {
         let mut credit = Credit::new(100, 1 << 20);
-        (0..200).for_each(|_| credit.saw(10));
+        (0..200).for_each(|_| credit.note_size(10));
         assert_eq!(credit.grant(NOTHING, 100), None);
         assert_eq!(credit.grant(NOTHING, 51), None);
         assert_eq!(credit.grant(NOTHING, 50), Some(100));
@@ -107,11 +112,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_an_event_may_always_get_one() {
+    fn a_receiver_that_waits_for_an_event_always_has_credit_for_one() {
         for (events, bytes) in [(0, 0), (1, 1), (1, usize::MAX), (usize::MAX, 1)] {
             let mut credit = Credit::new(events, bytes);
             assert!(credit.grant(NOTHING, 0).is_some_and(|granted| granted > 0), "{events} {bytes}");
-            credit.saw(usize::MAX);
+            credit.note_size(usize::MAX);
             assert_eq!(credit.grant(NOTHING, 0), Some(1));
         }
     }
@@ -119,7 +124,7 @@ mod tests {
     #[test]
     fn a_full_buffer_asks_for_nothing() {
         let mut credit = Credit::new(10, 1_000);
-        (0..100).for_each(|_| credit.saw(100));
+        (0..100).for_each(|_| credit.note_size(100));
         assert_eq!(credit.grant(Waiting { events: 10, bytes: 1_000 }, 0), None);
         assert_eq!(credit.grant(Waiting { events: 10, bytes: 1_000 }, 10), Some(0));
     }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     const PACE: Duration = Duration::from_millis(50);
-    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), most: Duration::from_secs(10) };
+    const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(10) };
 
     #[test]
     fn a_burst_passes_and_then_one_dial_follows_the_other() {

@@ -18,10 +18,15 @@ use crate::credential::Credential;
 use crate::failure::Failure;
 
 /// The maximum size of a received event: some tiers of the service allow 20 MB.
-const LARGEST_MESSAGE: u64 = 32 << 20;
+const MAX_MESSAGE_BYTES: u64 = 32 << 20;
 
 /// The maximum size of all partially received events of one connection.
-const INCOMPLETE_BYTES: usize = 64 << 20;
+const MAX_INCOMPLETE_BYTES: usize = 64 << 20;
+
+/// The maximum number of bytes in the socket's buffer that are not on their way: the rest waits here, where its
+/// progress can be seen.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_BYTES: u32 = 128 << 10;
 
 /// The advice if TLS was requested and the port does not speak it.
 const NO_TLS_THERE: &str = "the port does not speak TLS; if it is that of plain AMQP, usually 5672, of a hub for \
@@ -100,6 +105,9 @@ impl Endpoint {
             let stream = TcpStream::connect((host, *port)).await.map_err(NotReached::passing)?;
             // Each turn of the connection is one write, so Nagle's algorithm would only add delay.
             stream.set_nodelay(true).map_err(NotReached::passing)?;
+            // Without it, progress on a slow connection is only seen later.
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES).ok();
             match &self.tls {
                 None => Ok(Box::new(stream) as Box<dyn Transport>),
                 Some(connector) => {
@@ -124,7 +132,8 @@ impl Endpoint {
 
     fn server_name(&self) -> Result<ServerName<'static>, String> {
         let name = self.namespace.as_str().trim_start_matches('[').trim_end_matches(']');
-        ServerName::try_from(name.to_owned()).map_err(|error| format!("{name:?} is no name for TLS: {error}"))
+        ServerName::try_from(name.to_owned())
+            .map_err(|error| format!("{name:?} is not a valid server name for TLS: {error}"))
     }
 
     /// The AMQP settings of this client's connections.
@@ -138,8 +147,8 @@ impl Endpoint {
             ("version", Value::String(env!("CARGO_PKG_VERSION"))),
             ("platform", Value::String(std::env::consts::OS)),
         ]));
-        config.limits.message = LARGEST_MESSAGE;
-        config.limits.incomplete = INCOMPLETE_BYTES;
+        config.limits.message = MAX_MESSAGE_BYTES;
+        config.limits.incomplete = MAX_INCOMPLETE_BYTES;
         config.limits.time_to_open = self.connect_time;
         config
     }

@@ -30,7 +30,7 @@ pub(crate) enum Failure {
 /// yields no more events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the hub was deleted and created again: its log was {was} and is {is}; look at the hub's properties, and open \
+    "the hub was deleted and created again: its log was {was} and is {is}; check the hub's properties, and open \
      a new receiver"
 )]
 pub struct LogReplaced {

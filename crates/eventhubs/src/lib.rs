@@ -106,22 +106,22 @@
 //! |---|---|
 //! | settings | [`options`] |
 //! | authentication and TLS | [`credential`], `credential/entra.rs`, `tls.rs` |
-//! | the hub as an event source | `client.rs`, `receiver.rs`, `receiver/ghosts.rs` |
+//! | the hub as an event source | `client.rs`, `receiver.rs`, `receiver/stale_links.rs` |
 //! | detecting a hub that was recreated | `log_watch.rs` |
 //! | sending | [`producer`] |
-//! | one connection and all links on it | `line/` |
+//! | one connection and all links on it | `connection/` |
 //! | the rate limit for dials to one address | `dial_limit.rs` |
-//! | prefetch and flow control of a receiver | `inbox.rs`, `credit.rs` |
+//! | prefetch and flow control of a receiver | `delivery_queue.rs`, `credit.rs` |
 //! | failures and their classes | `failure.rs` |
 
 mod client;
+mod connection;
 pub mod credential;
 mod credit;
+mod delivery_queue;
 mod dial_limit;
 mod endpoint;
 mod failure;
-mod inbox;
-mod line;
 mod log_watch;
 pub mod options;
 pub mod producer;

@@ -2,25 +2,28 @@
 //!
 //! A recreated hub has the same name and another log. A receiver that reattaches would continue in the new
 //! log at a position of the old one, and skip the events before it. So it asks for the log id *after* it was
-//! attached, and before it returns any event.
+//! attached, also the first time, and before it returns any event.
 //!
-//! Receivers that reattach together share one request and its result, be it a log id or a failure: an
+//! Receivers that attach together share one request and its result, be it a log id or a failure: an
 //! unresponsive hub delays all of them no longer than one. Each of them polls the shared request, so that one
-//! that is not polled delays no other. A request has a time limit; after a failure a receiver reattaches.
+//! that is not polled delays no other. A request has a time limit, which is extended while the connection
+//! carries anything; after a failure a receiver reattaches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor_core::BoxFuture;
 use ephor_core::ids::LogId;
+use ephor_core::source::SourceError;
 use futures_util::FutureExt;
 use futures_util::future::{Shared as SharedFuture, WeakShared};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::client::Shared;
+use crate::connection::{Deadline, Traffic};
 
 /// The hub's log id, or the reason why it is unknown.
-pub(crate) type Told = Result<Option<LogId>, Arc<str>>;
+pub(crate) type LogAnswer = Result<Option<LogId>, Arc<str>>;
 
 /// An answer, and the time of its request.
 #[derive(Clone)]
@@ -30,26 +33,27 @@ struct Known {
 }
 
 /// A request that some receivers wait for. Only they keep it alive, because it keeps the connections open.
-struct Question {
+struct LogRequest {
     asked: Instant,
-    answer: WeakShared<BoxFuture<'static, Told>>,
+    answer: WeakShared<BoxFuture<'static, LogAnswer>>,
 }
 
 /// The last known log id, and the request that is under way.
 #[derive(Default)]
 pub(crate) struct LogWatch {
     known: Mutex<Option<Known>>,
-    question: Mutex<Option<Question>>,
+    request: Mutex<Option<LogRequest>>,
+    /// Of the connection over which is asked.
+    traffic: Arc<Traffic>,
 }
 
 impl LogWatch {
-    /// The log id that the hub last reported; none if it was never asked.
-    pub(crate) fn last(&self) -> Option<LogId> {
-        self.known().map(|known| known.log)
+    pub(crate) fn new(traffic: Arc<Traffic>) -> Self {
+        Self { traffic, ..Self::default() }
     }
 
     /// Records the log id that the hub reported to a request of this time.
-    pub(crate) fn tell(&self, log: LogId, asked: Instant) {
+    pub(crate) fn record(&self, log: LogId, asked: Instant) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.as_ref().is_none_or(|known| known.asked <= asked) {
             *known = Some(Known { log, asked });
@@ -66,56 +70,61 @@ impl LogWatch {
         &self,
         time: Instant,
         limit: Duration,
-        ask: impl Fn() -> BoxFuture<'static, Told>,
-    ) -> Told {
+        ask: impl Fn() -> BoxFuture<'static, LogAnswer>,
+    ) -> LogAnswer {
         loop {
             if let Some(known) = self.known().filter(|known| known.asked >= time) {
                 return Ok(Some(known.log));
             }
-            let (asked, answer) = self.question(time, limit, &ask);
-            let told = answer.await;
-            if told.is_err() || asked >= time {
-                return told;
+            let (asked, answer) = self.request(time, limit, &ask);
+            let answer = answer.await;
+            if answer.is_err() || asked >= time {
+                return answer;
             }
         }
     }
 
     /// The request that is under way or is recent enough for this time; a new one if there is none.
-    fn question(
+    fn request(
         &self,
         time: Instant,
         limit: Duration,
-        ask: impl Fn() -> BoxFuture<'static, Told>,
-    ) -> (Instant, SharedFuture<BoxFuture<'static, Told>>) {
+        ask: impl Fn() -> BoxFuture<'static, LogAnswer>,
+    ) -> (Instant, SharedFuture<BoxFuture<'static, LogAnswer>>) {
         let now = Instant::now();
-        let mut question = self.question.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut request = self.request.lock().unwrap_or_else(PoisonError::into_inner);
         let is_under_way = |asked: Instant, answer: &SharedFuture<_>| {
             answer.peek().is_none() && now.saturating_duration_since(asked) < limit
         };
-        if let Some(Question { asked, answer }) = &*question
+        if let Some(LogRequest { asked, answer }) = &*request
             && let Some(answer) = answer.upgrade()
             && (*asked >= time || is_under_way(*asked, &answer))
         {
             return (*asked, answer);
         }
         let asking = ask();
-        let bounded: BoxFuture<'static, Told> = Box::pin(async move {
-            let unanswered = |_| Err(format!("it did not answer within {limit:?}").into());
-            timeout_at(now + limit, asking).await.unwrap_or_else(unanswered)
+        let traffic = self.traffic.clone();
+        let bounded: BoxFuture<'static, LogAnswer> = Box::pin(async move {
+            let answer = Deadline::new(limit, &traffic).wait(&traffic, asking).await;
+            answer.unwrap_or_else(|| Err(format!("it did not answer within {limit:?}").into()))
         });
         let answer = bounded.shared();
-        *question = answer.downgrade().map(|answer| Question { asked: now, answer });
+        *request = answer.downgrade().map(|answer| LogRequest { asked: now, answer });
         (now, answer)
     }
 }
 
 /// The log id that the hub has at this time or later.
-pub(crate) async fn log_since(shared: Arc<Shared>, time: Instant) -> Told {
-    let ask = || -> BoxFuture<'static, Told> {
+pub(crate) async fn log_since(shared: Arc<Shared>, time: Instant) -> LogAnswer {
+    let ask = || -> BoxFuture<'static, LogAnswer> {
         let shared = shared.clone();
         Box::pin(async move {
-            let properties = shared.hub_properties().await;
-            properties.map(|properties| properties.log).map_err(|error| error.to_string().into())
+            match shared.hub_properties().await {
+                Ok(properties) => Ok(properties.log),
+                // Whoever may read events may not always ask this. Then the log is unknown.
+                Err(SourceError::Unauthorized { .. }) => Ok(None),
+                Err(error) => Err(error.to_string().into()),
+            }
         })
     };
     shared.log_watch.since(time, shared.options.answer_time, ask).await
@@ -135,19 +144,19 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(60);
 
     /// A hub that answers after this time, and counts the requests.
-    struct Slow(Duration, Told, Arc<AtomicUsize>);
+    struct Slow(Duration, LogAnswer, Arc<AtomicUsize>);
 
     impl Slow {
-        fn new(after: Duration, told: Told) -> Self {
-            Self(after, told, Arc::default())
+        fn new(after: Duration, answer: LogAnswer) -> Self {
+            Self(after, answer, Arc::default())
         }
 
-        fn ask(&self) -> BoxFuture<'static, Told> {
-            let (after, told, asked) = (self.0, self.1.clone(), self.2.clone());
+        fn ask(&self) -> BoxFuture<'static, LogAnswer> {
+            let (after, answer, asked) = (self.0, self.1.clone(), self.2.clone());
             Box::pin(async move {
                 asked.fetch_add(1, Ordering::Relaxed);
                 sleep(after).await;
-                told
+                answer
             })
         }
 
@@ -169,11 +178,11 @@ mod tests {
                 watch.since(Instant::now(), LIMIT, || busy.ask()).await
             }
         });
-        for told in join_all(waits).await {
-            assert_eq!(told, Err("server-busy".into()));
+        for answer in join_all(waits).await {
+            assert_eq!(answer, Err("server-busy".into()));
         }
         let took = began.elapsed();
-        assert!(took < Duration::from_secs(7), "{took:?} and {} questions for 100 receivers", busy.asked());
+        assert!(took < Duration::from_secs(7), "{took:?} and {} requests for 100 receivers", busy.asked());
         // A later receiver asks again.
         let before = busy.asked();
         watch.since(Instant::now(), LIMIT, || busy.ask()).await.unwrap_err();
@@ -185,8 +194,8 @@ mod tests {
         let watch = LogWatch::default();
         let began = Instant::now();
         let waits = (0..10).map(|_| watch.since(began, LIMIT, || Box::pin(pending())));
-        let told = tokio::time::timeout(LIMIT * 2, join_all(waits)).await.expect("there is no limit");
-        assert!(told.iter().all(Result::is_err), "{told:?}");
+        let answer = tokio::time::timeout(LIMIT * 2, join_all(waits)).await.expect("there is no limit");
+        assert!(answer.iter().all(Result::is_err), "{answer:?}");
         assert_eq!(began.elapsed().as_secs(), LIMIT.as_secs());
     }
 
@@ -197,14 +206,14 @@ mod tests {
         let now = Instant::now();
         let mut idle = Box::pin(watch.since(now, LIMIT, || slow.ask()));
         assert!(idle.as_mut().now_or_never().is_none());
-        let told = tokio::time::timeout(LIMIT * 2, watch.since(now, LIMIT, || slow.ask())).await;
-        assert_eq!(told.expect("it waits for one that nobody polls"), Ok(Some(log.clone())));
+        let answer = tokio::time::timeout(LIMIT * 2, watch.since(now, LIMIT, || slow.ask())).await;
+        assert_eq!(answer.expect("it waits for one that nobody polls"), Ok(Some(log.clone())));
         assert_eq!(idle.await, Ok(Some(log)));
         assert_eq!(slow.asked(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_to_an_older_question_does_not_count() {
+    async fn an_answer_to_an_older_request_does_not_count() {
         let (old, new) = (LogId::new("old"), LogId::new("new"));
         let watch = LogWatch::default();
         let (before, after) = (

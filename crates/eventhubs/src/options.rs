@@ -16,12 +16,12 @@ use crate::tls;
 /// The default number of TCP connections of a client.
 pub const DEFAULT_CONNECTIONS: usize = 1;
 /// The maximum number of connections. No client needs more, and the service limits them.
-pub const MOST_CONNECTIONS: usize = 64;
+pub const MAX_CONNECTIONS: usize = 64;
 /// The default number of attempts before a failure is returned.
 pub const DEFAULT_ATTEMPTS: u32 = 5;
 /// The default wait between two attempts.
 pub const DEFAULT_BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(200), most: Duration::from_secs(10) };
+    Backoff { first: Duration::from_millis(200), max: Duration::from_secs(10) };
 /// The default time limit from dialling to the hub's `open`.
 pub const DEFAULT_CONNECT_TIME: Duration = Duration::from_secs(30);
 /// The default time limit for an answer of a connected hub.
@@ -44,7 +44,8 @@ pub struct Options {
     /// The time limit from dialling to the hub's `open`: [`DEFAULT_CONNECT_TIME`].
     pub connect_time: Duration,
     /// The time limit for an answer of a connected hub, after which the connection is abandoned:
-    /// [`DEFAULT_ANSWER_TIME`].
+    /// [`DEFAULT_ANSWER_TIME`]. On a slow connection it is extended, up to ten times as long, while the hub
+    /// answers anything on the connection or bytes move in either direction.
     pub answer_time: Duration,
     /// The time without any frame from a connected hub, even if nothing was asked, after which the connection
     /// is abandoned: [`DEFAULT_IDLE_TIME`]. The client requests a frame (AMQP `idle-time-out`) within half of
@@ -73,9 +74,9 @@ impl Options {
     /// Checks the options. An error names the problem and a valid value.
     pub fn validate(&self) -> Result<(), InvalidOptions> {
         let wrong = |text: String| Err(InvalidOptions::new(text));
-        if !(1..=MOST_CONNECTIONS).contains(&self.connections) {
+        if !(1..=MAX_CONNECTIONS).contains(&self.connections) {
             return wrong(format!(
-                "connections ({}) must be between 1 and {MOST_CONNECTIONS}; try {DEFAULT_CONNECTIONS}",
+                "connections ({}) must be between 1 and {MAX_CONNECTIONS}; try {DEFAULT_CONNECTIONS}",
                 self.connections
             ));
         }
@@ -84,10 +85,10 @@ impl Options {
                 "attempts (0) must be at least 1, or nothing is tried; try {DEFAULT_ATTEMPTS}"
             ));
         }
-        if self.backoff.first.is_zero() || self.backoff.first > self.backoff.most {
+        if self.backoff.first.is_zero() || self.backoff.first > self.backoff.max {
             return wrong(format!(
                 "backoff ({:?} to {:?}) must begin above zero and grow; try {:?} to {:?}",
-                self.backoff.first, self.backoff.most, DEFAULT_BACKOFF.first, DEFAULT_BACKOFF.most
+                self.backoff.first, self.backoff.max, DEFAULT_BACKOFF.first, DEFAULT_BACKOFF.max
             ));
         }
         for (name, time, least) in [
@@ -231,7 +232,7 @@ impl Builder {
         let hub = match (named, string.hub.clone()) {
             (Some(named), Some(path)) if named != path => {
                 return Err(InvalidOptions::new(format!(
-                    "the hub is named twice, as {named:?} and in the connection string as {path:?}"
+                    "the hub is named twice, as {named:?} and in the connection string as {path:?}: leave one of them out"
                 )));
             }
             (Some(hub), _) | (None, Some(hub)) => hub,
@@ -254,7 +255,7 @@ impl Builder {
             }
         };
         for note in &string.notes {
-            tracing::warn!(note, "the connection string says something that has no effect");
+            tracing::warn!(note, "a part of the connection string has no effect");
         }
         let tls = string.tls().then(|| tls::connector(&self.roots)).transpose()?;
         let namespace = string.host().clone();
@@ -309,7 +310,7 @@ mod tests {
             (Options { token_life: Duration::ZERO, ..Options::default() }, "token_life"),
             (
                 Options {
-                    backoff: Backoff { first: Duration::ZERO, most: Duration::ZERO },
+                    backoff: Backoff { first: Duration::ZERO, max: Duration::ZERO },
                     ..Options::default()
                 },
                 "backoff",

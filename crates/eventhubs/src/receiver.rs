@@ -1,19 +1,22 @@
 //! A receiver of one partition that survives the loss of its links.
 //!
 //! ```text
-//!   Opening ─attached─► Attached ─ ended ─► Waiting ─backoff─► Opening …   after the last event taken
-//!      │ failed             │ stolen by another receiver            │ attached
-//!      └─► Waiting, with    └─► Ended for good; unless it was       └─► Checking ─ same log ─► Attached …
-//!          an error             a stale link of our own                    └─ another log ─► Ended for good
+//!   Opening ─attached─► Checking ─same log─► Attached ─ ended ─► Waiting ─backoff─► Opening …   after the
+//!      │ failed             │ another log        │ stolen by another receiver                    last event
+//!      └─► Waiting, with    └─► Ended for good   └─► Ended for good; unless it was a stale       taken
+//!          an error                                  link of our own
 //! ```
 //!
+//! The first check finds out which log the receiver reads. No event is asked for before a check has passed: on a
+//! slow connection its answer would wait behind the events.
+//!
 //! All state is in the receiver and not in the future of a call, so that dropping the future loses neither
-//! events nor the reconnect. A new link begins after the last event that was *taken from* the old one;
+//! events nor its place. A new link begins after the last event that was *taken from* the old one;
 //! buffered events are returned first. An event that arrives a second time is skipped, whatever the hub does.
 
-mod ghosts;
 mod open;
 mod same_log;
+mod stale_links;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -34,43 +37,44 @@ use ephor_wire::selector::Start;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use crate::client::Shared;
+use crate::connection::{Command, ConnectionHandle, Deadline, LinkKey, ReceiverSpec};
 use crate::credit::Credit;
+use crate::delivery_queue::{DeliveryQueue, DeliveryQueueWriter};
 use crate::failure::Failure;
-use crate::inbox::{Inbox, Keeper};
-use crate::line::{Command, Key, Line, ReceiverWish};
-use crate::log_watch::{Told, log_since};
-use ghosts::Ghosts;
+use crate::log_watch::{LogAnswer, log_since};
 pub(crate) use open::open;
+use stale_links::StaleLinks;
 
 /// The maximum time for which closing waits for the hub to confirm.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(5);
 
 /// A link that lasted this long resets the failure count.
-const STEADY: Duration = Duration::from_secs(10);
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// One link of a receiver. Dropping it releases it.
 struct Link {
-    line: Arc<Line>,
-    key: Key,
-    inbox: Arc<Inbox>,
+    connection: Arc<ConnectionHandle>,
+    key: LinkKey,
+    queue: Arc<DeliveryQueue>,
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.inbox.abandon();
-        self.line.release(self.key);
+        self.queue.abandon();
+        self.connection.release(self.key);
     }
 }
 
 enum State {
     Opening {
         link: Link,
-        patience: Pin<Box<Sleep>>,
+        timeout: Pin<Box<Sleep>>,
+        deadline: Deadline,
     },
-    /// The link is a reattached one: checking that the hub still has the same log.
+    /// The link is attached: asking the hub which log it has.
     Checking {
         link: Link,
-        log: BoxFuture<'static, Told>,
+        log: BoxFuture<'static, LogAnswer>,
     },
     Attached {
         link: Link,
@@ -93,20 +97,18 @@ impl State {
     }
 }
 
-pub(crate) struct HubReceiver {
+pub(crate) struct RemoteReceiver {
     shared: Arc<Shared>,
     partition: PartitionId,
     /// The specification of the next link, including its start position.
-    wish: ReceiverWish,
+    spec: ReceiverSpec,
     prefetch: (usize, usize),
     state: State,
-    /// The id of the log that it was opened in, if it was known.
+    /// The id of the log that it reads; none before the first check, or if the hub does not tell.
     log: Option<LogId>,
-    /// It was attached before.
-    returns: bool,
     /// The number of failures in a row, without an event in between.
     failures: u32,
-    ghosts: Ghosts,
+    stale_links: StaleLinks,
     /// The sequence number of the last event that was taken from a link.
     last: Option<SequenceNumber>,
     last_enqueued: Option<LastEnqueued>,
@@ -114,25 +116,24 @@ pub(crate) struct HubReceiver {
     unreadable: Option<Failure>,
 }
 
-impl HubReceiver {
+impl RemoteReceiver {
     fn new(
         shared: Arc<Shared>,
         partition: PartitionId,
-        wish: ReceiverWish,
+        spec: ReceiverSpec,
         prefetch: (usize, usize),
+        log: Option<LogId>,
     ) -> Self {
-        let state = attach(&shared, partition, &wish, prefetch);
-        let log = shared.log_watch.last();
+        let state = attach(&shared, partition, &spec, prefetch);
         Self {
             log,
-            returns: false,
             shared,
             partition,
-            wish,
+            spec,
             prefetch,
             state,
             failures: 0,
-            ghosts: Ghosts::default(),
+            stale_links: StaleLinks::default(),
             last: None,
             last_enqueued: None,
             unreadable: None,
@@ -141,15 +142,15 @@ impl HubReceiver {
 
     /// True if it reattaches by itself. With epoch 0 it does not: the hub would accept it even if another
     /// host owns the partition by now, so the caller checks its lease first.
-    fn comes_back(&self) -> bool {
-        self.wish.epoch != Some(Epoch::NONE)
+    fn reattaches(&self) -> bool {
+        self.spec.epoch != Some(Epoch::NONE)
     }
 
     /// Ready when the first link is attached, or when the attempts have failed.
     fn poll_opened(&mut self, context: &mut Context<'_>) -> Poll<Result<(), OpenError>> {
         loop {
             let Some(failure) = ready!(self.poll_attached(context)) else { return Poll::Ready(Ok(())) };
-            let hopeless = failure.class() == Class::GiveUp || !self.comes_back();
+            let hopeless = failure.class() == Class::GiveUp || !self.reattaches();
             if hopeless || self.failures >= self.shared.options.attempts {
                 return Poll::Ready(Err(match failure {
                     Failure::Refused(refusal) => open_error(Arc::unwrap_or_clone(refusal)),
@@ -167,39 +168,37 @@ impl HubReceiver {
                 State::Ended(failure) => return Poll::Ready(Some(failure.clone())),
                 State::Waiting { until } => {
                     ready!(until.as_mut().poll(context));
-                    self.state = attach(&self.shared, self.partition, &self.wish, self.prefetch);
+                    self.state = attach(&self.shared, self.partition, &self.spec, self.prefetch);
                 }
-                State::Checking { log, .. } => {
-                    let told = ready!(log.as_mut().poll(context));
-                    if let Some(failure) = self.on_checked(told) {
+                State::Checking { link, log } => {
+                    if let Poll::Ready(failure) = link.queue.poll_ended(context) {
+                        return Poll::Ready(Some(self.on_not_opened(failure)));
+                    }
+                    let answer = ready!(log.as_mut().poll(context));
+                    if let Some(failure) = self.on_checked(answer) {
                         return Poll::Ready(Some(failure));
                     }
                 }
-                State::Opening { link, patience } => match link.inbox.poll_opened(context) {
+                State::Opening { link, timeout, deadline } => match link.queue.poll_opened(context) {
                     Poll::Ready(Ok(())) => {
-                        let State::Opening { link, .. } =
-                            std::mem::replace(&mut self.state, waiting_for_nothing())
+                        let State::Opening { link, .. } = std::mem::replace(&mut self.state, placeholder())
                         else {
                             continue;
                         };
-                        let now = Instant::now();
-                        self.state = match self.log.is_some() && self.returns {
-                            true => {
-                                State::Checking { link, log: Box::pin(log_since(self.shared.clone(), now)) }
-                            }
-                            false => State::Attached { link, since: now },
-                        };
-                        self.returns = true;
+                        let log = Box::pin(log_since(self.shared.clone(), Instant::now()));
+                        self.state = State::Checking { link, log };
                     }
-                    Poll::Ready(Err(failure)) => {
-                        let failure = self.ghosts.unmask(failure, &self.wish);
-                        self.wait_after(&failure);
-                        return Poll::Ready(Some(failure));
-                    }
+                    Poll::Ready(Err(failure)) => return Poll::Ready(Some(self.on_not_opened(failure))),
                     Poll::Pending => {
-                        ready!(patience.as_mut().poll(context));
-                        let failure = Failure::lost(self.shared.impatience());
-                        link.line.condemn(&self.shared.impatience());
+                        ready!(timeout.as_mut().poll(context));
+                        if deadline.extend(link.connection.traffic()) {
+                            timeout.as_mut().reset(deadline.at());
+                            continue;
+                        }
+                        let failure = Failure::lost(self.shared.timeout_message());
+                        if !deadline.others_are_answered() {
+                            link.connection.abandon(&self.shared.timeout_message());
+                        }
                         self.wait_after(&failure);
                         return Poll::Ready(Some(failure));
                     }
@@ -208,14 +207,21 @@ impl HubReceiver {
         }
     }
 
+    /// The link ended before it could be used.
+    fn on_not_opened(&mut self, failure: Failure) -> Failure {
+        let failure = self.stale_links.reclassify(failure, &self.spec);
+        self.wait_after(&failure);
+        failure
+    }
+
     fn wait_after(&mut self, failure: &Failure) {
-        self.ghosts.after(failure);
+        self.stale_links.note_failure(failure);
         // Only an existing link can fail.
         let Some(link) = self.state.link() else { return };
-        self.failures = link.line.failures_after(self.failures);
-        let until = Box::pin(sleep_until(self.shared.next_attempt(&link.line, self.failures)));
+        self.failures = link.connection.failures_after(self.failures);
+        let until = Box::pin(sleep_until(self.shared.next_attempt(&link.connection, self.failures)));
         tracing::debug!(
-            partition = %self.partition, failures = self.failures, reason = %failure, "receiver waits to attach again"
+            partition = %self.partition, failures = self.failures, reason = %failure, "receiver waits to reattach"
         );
         self.state = State::Waiting { until };
     }
@@ -224,7 +230,7 @@ impl HubReceiver {
         &mut self,
         context: &mut Context<'_>,
         into: &mut Vec<Event>,
-        most: usize,
+        max: usize,
     ) -> Poll<Result<(), ReceiveError>> {
         loop {
             if let Some(failure) = self.unreadable.take() {
@@ -233,26 +239,26 @@ impl HubReceiver {
             }
             match ready!(self.poll_attached(context)) {
                 None => {}
-                Some(failure) => match self.told(failure) {
+                Some(failure) => match self.error_to_return(failure) {
                     Some(error) => return Poll::Ready(Err(error)),
                     None => continue,
                 },
             }
             let State::Attached { link, since } = &self.state else { continue };
             let mut deliveries = Vec::new();
-            match ready!(link.inbox.poll_take(context, most, |delivery| deliveries.push(delivery))) {
+            match ready!(link.queue.poll_take(context, max, |delivery| deliveries.push(delivery))) {
                 Ok(taken) => {
-                    if taken.ask {
-                        link.line.refill(link.key);
+                    if taken.needs_credit {
+                        link.connection.refill(link.key);
                     }
                     if self.hand_out(deliveries, into) {
                         return Poll::Ready(Ok(()));
                     }
                 }
                 Err(failure) => {
-                    let steady = since.elapsed() >= STEADY;
-                    let failure = self.ghosts.unmask(failure, &self.wish);
-                    if let Some(error) = self.on_link_ended(&failure, steady) {
+                    let stable = since.elapsed() >= STABLE_AFTER;
+                    let failure = self.stale_links.reclassify(failure, &self.spec);
+                    if let Some(error) = self.on_link_ended(&failure, stable) {
                         return Poll::Ready(Err(error));
                     }
                 }
@@ -261,7 +267,7 @@ impl HubReceiver {
     }
 
     /// The error to return for a failed attempt; none if another attempt may help.
-    fn told(&mut self, failure: Failure) -> Option<ReceiveError> {
+    fn error_to_return(&mut self, failure: Failure) -> Option<ReceiveError> {
         if let Failure::Refused(refusal) = &failure
             && refusal.condition == Condition::LinkStolen
         {
@@ -271,7 +277,7 @@ impl HubReceiver {
         }
         // The lost link itself may hold the last free slot, until the hub notices that it is gone.
         let passes = failure.condition() == Some(&Condition::ResourceLimitExceeded);
-        if !self.comes_back() {
+        if !self.reattaches() {
             return Some(failure.into_source_error().into());
         }
         // The loss of the link counts as the first failure, but was no attempt.
@@ -282,17 +288,17 @@ impl HubReceiver {
     }
 
     /// The link has ended, and all its deliveries are taken.
-    fn on_link_ended(&mut self, failure: &Failure, steady: bool) -> Option<ReceiveError> {
+    fn on_link_ended(&mut self, failure: &Failure, stable: bool) -> Option<ReceiveError> {
         tracing::debug!(partition = %self.partition, reason = %failure, "receiver lost its link");
-        if steady {
+        if stable {
             self.failures = 0;
         }
-        let at_once = self.failures == 0 && failure.class() == Class::Reopen && self.comes_back();
+        let at_once = self.failures == 0 && failure.class() == Class::Reopen && self.reattaches();
         self.wait_after(failure);
         if at_once {
-            self.state = attach(&self.shared, self.partition, &self.wish, self.prefetch);
+            self.state = attach(&self.shared, self.partition, &self.spec, self.prefetch);
         }
-        self.told(failure.clone())
+        self.error_to_return(failure.clone())
     }
 
     /// Appends the events; returns true if there are any.
@@ -319,7 +325,7 @@ impl HubReceiver {
             }
         }
         if let Some(number) = self.last {
-            self.wish.start = Start::Sequence { number, inclusive: false };
+            self.spec.start = Start::Sequence { number, inclusive: false };
         }
         let any = into.len() > before;
         if any {
@@ -330,30 +336,35 @@ impl HubReceiver {
 }
 
 /// Requests a link.
-fn attach(shared: &Shared, partition: PartitionId, wish: &ReceiverWish, prefetch: (usize, usize)) -> State {
-    let line = shared.line(Some(partition));
-    let inbox = Inbox::new(Credit::new(prefetch.0, prefetch.1));
-    let key = Key::new();
-    line.post(Command::Receive { key, wish: wish.clone(), inbox: Keeper::new(inbox.clone()) });
-    let patience = Box::pin(sleep_until(Instant::now() + shared.patience()));
-    State::Opening { link: Link { line, key, inbox }, patience }
+fn attach(shared: &Shared, partition: PartitionId, spec: &ReceiverSpec, prefetch: (usize, usize)) -> State {
+    let connection = shared.connection(Some(partition));
+    let queue = DeliveryQueue::new(Credit::new(prefetch.0, prefetch.1));
+    let key = LinkKey::new();
+    connection.post(Command::Receive {
+        key,
+        spec: spec.clone(),
+        queue: DeliveryQueueWriter::new(queue.clone()),
+    });
+    let deadline = Deadline::new(shared.answer_timeout(), connection.traffic());
+    let timeout = Box::pin(sleep_until(deadline.at()));
+    State::Opening { link: Link { connection, key, queue }, timeout, deadline }
 }
 
 /// A placeholder until the next assignment.
-fn waiting_for_nothing() -> State {
+fn placeholder() -> State {
     State::Waiting { until: Box::pin(sleep_until(Instant::now())) }
 }
 
-impl Receiver for HubReceiver {
+impl Receiver for RemoteReceiver {
     fn receive<'a>(
         &'a mut self,
         into: &'a mut Vec<Event>,
-        most: usize,
+        max: usize,
     ) -> BoxFuture<'a, Result<(), ReceiveError>> {
         Box::pin(async move {
             // A long backlog is always ready; reading it in a loop must not starve the connection's task.
             tokio::task::coop::consume_budget().await;
-            poll_fn(|context| self.poll_receive(context, into, most)).await
+            poll_fn(|context| self.poll_receive(context, into, max)).await
         })
     }
 
@@ -361,19 +372,23 @@ impl Receiver for HubReceiver {
         self.last_enqueued.clone()
     }
 
+    fn log(&self) -> Option<LogId> {
+        self.log.clone()
+    }
+
     fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let Some(link) = self.state.link() else { return };
-            link.inbox.abandon();
-            link.line.release(link.key);
+            link.queue.abandon();
+            link.connection.release(link.key);
             // The hub does not know of a link whose connection was never established.
-            if !link.line.was_opened() {
+            if !link.connection.was_opened() {
                 return;
             }
-            let ended = poll_fn(|context| link.inbox.poll_ended(context));
+            let ended = poll_fn(|context| link.queue.poll_ended(context));
             // An unresponsive hub will detect the loss by itself.
-            let patience = TIME_TO_CLOSE.min(self.shared.options.answer_time);
-            timeout_at(Instant::now() + patience, ended).await.ok();
+            let timeout = TIME_TO_CLOSE.min(self.shared.options.answer_time);
+            timeout_at(Instant::now() + timeout, ended).await.ok();
         })
     }
 }

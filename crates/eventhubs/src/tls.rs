@@ -19,7 +19,7 @@ pub(crate) fn connector(extra: &[Vec<u8>]) -> Result<TlsConnector, InvalidOption
             let certificate = certificate
                 .map_err(|error| InvalidOptions::new(format!("an extra root is not PEM: {error}")))?;
             roots.add(certificate).map_err(|error| {
-                InvalidOptions::new(format!("an extra root is not a certificate that can be used: {error}"))
+                InvalidOptions::new(format!("an extra root is not a usable certificate: {error}"))
             })?;
         }
         if roots.len() == before {

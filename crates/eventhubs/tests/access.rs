@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Stage, quick, receive, request, texts, within};
+use common::{TestHub, quick, receive, request, texts, within};
 use ephor_core::BoxFuture;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
@@ -29,8 +29,8 @@ fn listen_only() -> GatewayConfig {
 
 #[tokio::test]
 async fn a_wrong_key_a_missing_claim_and_an_unknown_hub_each_say_so_and_never_the_key() {
-    let stage = Stage::new(1);
-    let served = stage.serve_as(listen_only(), "127.0.0.1:0", false).await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve_as(listen_only(), "127.0.0.1:0", false).await;
     let key = |name: &str, key: &str| SharedKey::new(name, Key::new(key));
     let client = |credential: SharedKey| served.builder().credential(credential).build().unwrap();
 
@@ -59,7 +59,7 @@ async fn a_wrong_key_a_missing_claim_and_an_unknown_hub_each_say_so_and_never_th
     assert!(matches!(error, OpenError::Source(SourceError::NotFound { .. })), "{error}");
 }
 
-/// Makes short-lived tokens, and counts them.
+/// Makes short-lived tokens, and counts those for links that carry events.
 #[derive(Clone, Debug)]
 struct ShortLived {
     key: SharedKey,
@@ -68,15 +68,15 @@ struct ShortLived {
 
 impl Credential for ShortLived {
     fn token<'a>(&'a self, audience: &'a str) -> BoxFuture<'a, Result<Token, TokenError>> {
-        self.made.fetch_add(1, Ordering::Relaxed);
+        self.made.fetch_add(usize::from(!audience.ends_with("$management")), Ordering::Relaxed);
         self.key.token(audience)
     }
 }
 
 #[tokio::test]
 async fn tokens_are_renewed_while_a_link_lives_and_not_after_it() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     let development = development_key();
     let key = SharedKey::new(development.name, development.key).with_life(Duration::from_secs(2));
     let made = Arc::new(AtomicUsize::new(0));
@@ -93,7 +93,7 @@ async fn tokens_are_renewed_while_a_link_lives_and_not_after_it() {
     };
     // Far beyond the life of the first token.
     within(60, until(4)).await;
-    stage.hub.producer().send_to(PartitionId(0), NewEvent::new("still here")).await.unwrap();
+    test_hub.hub.producer().send_to(PartitionId(0), NewEvent::new("still here")).await.unwrap();
     assert_eq!(texts(&within(20, receive(&mut receiver, 1)).await), ["still here"]);
     receiver.close().await;
     let after = made.load(Ordering::Relaxed);
@@ -120,8 +120,8 @@ impl Credential for Overtaken {
 
 #[tokio::test]
 async fn a_request_that_is_refused_for_an_expired_token_goes_out_again_with_a_new_one() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     let key = SharedKey::new(development_key().name, development_key().key);
     let credential = Overtaken(key, AtomicUsize::new(0));
     let options = ephor_eventhubs::Options { attempts: 2, ..quick() };
@@ -146,9 +146,9 @@ impl Credential for Flaky {
 }
 
 #[tokio::test]
-async fn a_credential_that_fails_is_asked_again_and_its_words_are_told() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+async fn a_credential_that_fails_is_asked_again_and_its_error_is_returned() {
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     let key = || SharedKey::new(development_key().name, development_key().key);
     let flaky = served.builder().credential(Flaky(key(), AtomicUsize::new(0))).build().unwrap();
     flaky.open(request("reader", None)).await.unwrap();
@@ -160,9 +160,9 @@ async fn a_credential_that_fails_is_asked_again_and_its_words_are_told() {
 }
 
 #[tokio::test]
-async fn who_trusts_nobody_else_does_not_trust_a_certificate_made_at_home() {
-    let stage = Stage::new(1);
-    let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", true).await;
+async fn a_client_without_extra_roots_does_not_trust_a_self_signed_certificate() {
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve_as(GatewayConfig::default(), "127.0.0.1:0", true).await;
     served.client().hub_properties().await.unwrap();
     let string = format!(
         "Endpoint=sb://localhost:{};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;\
@@ -176,10 +176,10 @@ async fn who_trusts_nobody_else_does_not_trust_a_certificate_made_at_home() {
 }
 
 #[tokio::test]
-async fn who_speaks_tls_where_the_hub_does_not_or_the_reverse_is_told_what_to_write() {
-    let stage = Stage::new(1);
+async fn an_error_of_tls_where_the_hub_has_none_or_the_reverse_says_what_to_write() {
+    let test_hub = TestHub::new(1);
     for tls_there in [false, true] {
-        let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls_there).await;
+        let served = test_hub.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls_there).await;
         let port = served.address.port();
         let (emulator, words) = match tls_there {
             true => {
@@ -206,10 +206,10 @@ async fn who_speaks_tls_where_the_hub_does_not_or_the_reverse_is_told_what_to_wr
 }
 
 #[tokio::test]
-async fn one_odd_answer_is_not_taken_for_a_wrong_setting() {
-    let stage = Stage::new(1);
+async fn one_protocol_mismatch_is_not_taken_for_a_wrong_setting() {
+    let test_hub = TestHub::new(1);
     for tls in [true, false] {
-        let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
+        let served = test_hub.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, hub) = (listener.local_addr().unwrap(), served.address);
         // A proxy answers for the hub, once: in plain text if TLS is expected, or the reverse.
@@ -217,9 +217,9 @@ async fn one_odd_answer_is_not_taken_for_a_wrong_setting() {
             for number in 0.. {
                 let (mut client, _) = listener.accept().await.unwrap();
                 if number == 0 {
-                    let odd: &[u8] =
+                    let unexpected: &[u8] =
                         if tls { b"HTTP/1.1 502 Bad Gateway\r\n\r\n" } else { &[21, 3, 3, 0, 2, 2, 70] };
-                    client.write_all(odd).await.unwrap();
+                    client.write_all(unexpected).await.unwrap();
                     client.shutdown().await.ok();
                     continue;
                 }
@@ -237,8 +237,8 @@ async fn one_odd_answer_is_not_taken_for_a_wrong_setting() {
 
 #[tokio::test]
 async fn many_partitions_share_a_connection() {
-    let stage = Stage::new(100);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(100);
+    let served = test_hub.serve().await;
     let client = served.client();
     let mut receivers = Vec::new();
     for id in 0..100 {

@@ -5,7 +5,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::{AGE, Served, Stage, quick};
+use common::{AGE, Served, TestHub, quick};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -18,24 +18,24 @@ use ephor_testkit::conformance::source::SourceFixture;
 struct Fixture {
     client: EventHubs,
     producer: Producer,
-    stage: Stage,
+    test_hub: TestHub,
     _served: Served,
 }
 
 impl Fixture {
     async fn make(partitions: u32, tls: bool, connections: usize) -> Self {
-        let stage = Stage::new(partitions);
-        let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
+        let test_hub = TestHub::new(partitions);
+        let served = test_hub.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
         let client = served.builder().options(Options { connections, ..quick() }).build().unwrap();
-        Self { producer: client.producer(), client, stage, _served: served }
+        Self { producer: client.producer(), client, test_hub, _served: served }
     }
 
     async fn forget(&self, partition: PartitionId, sequence: SequenceNumber) {
         let at = StartPosition::at(SequenceNumber(sequence.0 - 1));
-        let mut reader = self.stage.hub.reader(partition, at).await.unwrap();
+        let mut reader = self.test_hub.hub.reader(partition, at).await.unwrap();
         let last_to_go = reader.next(1, usize::MAX).await.unwrap().enqueued_at();
-        self.stage.clock.set(last_to_go.0 + i64::try_from(AGE.as_millis()).unwrap());
-        self.stage.hub.enforce_retention();
+        self.test_hub.clock.set(last_to_go.0 + i64::try_from(AGE.as_millis()).unwrap());
+        self.test_hub.hub.enforce_retention();
     }
 }
 
@@ -61,7 +61,7 @@ macro_rules! conformance {
 
                 async fn send(&self, partition: PartitionId, event: NewEvent) {
                     self.0.producer.send_to(partition, event).await.unwrap();
-                    self.0.stage.hub.seal_segment().unwrap();
+                    self.0.test_hub.hub.seal_segment().unwrap();
                 }
 
                 async fn send_with_key(&self, key: &str, body: Bytes) {

@@ -14,7 +14,7 @@ mod common;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use common::{Stage, quick, request, within};
+use common::{TestHub, quick, request, within};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
@@ -125,12 +125,12 @@ async fn send(client: &EventHubs, length: &Length) -> Flow {
 }
 
 /// Receives what the hub stores meanwhile: it is always a few events ahead.
-async fn receive(client: &EventHubs, stage: &Stage, length: &Length) -> Flow {
+async fn receive(client: &EventHubs, test_hub: &TestHub, length: &Length) -> Flow {
     let (start, prefetch_bytes) = (StartPosition::Latest, 4 * EVENT);
     let request = OpenRequest { partition: DOWN, start, prefetch_bytes, ..request("reader", Some(1)) };
     let mut receiver = client.open(request).await.unwrap();
     let body = bytes::Bytes::from(vec![7; EVENT]);
-    let producer = stage.hub.producer();
+    let producer = test_hub.hub.producer();
     let store = || producer.send_to(DOWN, NewEvent::new(body.clone()));
     for _ in 0..AHEAD {
         store().await.unwrap();
@@ -154,15 +154,15 @@ async fn measure(tls: bool, one_way: &Length, both_ways: &Length) {
         max_event_bytes: 8 * MIB as u64,
         ..HubConfig::new("homes", 2).unwrap()
     };
-    let stage = Stage::with(config);
-    let served = stage.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
+    let test_hub = TestHub::with(config);
+    let served = test_hub.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
     let (address, proxy) = narrow(served.address).await;
     let options = Options { connections: 1, ..quick() };
     let client = served.builder_at(address).options(options).build().unwrap();
     let up = send(&client, one_way).await;
-    let down = receive(&client, &stage, one_way).await;
+    let down = receive(&client, &test_hub, one_way).await;
     let (up_beside, down_beside) =
-        tokio::join!(send(&client, both_ways), receive(&client, &stage, both_ways));
+        tokio::join!(send(&client, both_ways), receive(&client, &test_hub, both_ways));
     let transport = if tls { "TLS" } else { "plain" };
     for (direction, alone, beside) in [("up", up, up_beside), ("down", down, down_beside)] {
         println!("{transport} {direction:5} alone   {}", alone.shown());

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::faulty_proxy::FaultyProxy;
 use common::proxy::Proxy;
-use common::saboteur::Saboteur;
-use common::{Stage, quick, receive, request, texts, within};
+use common::{TestHub, quick, receive, request, texts, within};
 use ephor_core::event::NewEvent;
 use ephor_core::failure::Backoff;
 use ephor_core::ids::PartitionId;
@@ -25,7 +25,7 @@ use ephor_eventhubs::{Options, Target};
 const MESSAGES: u64 = 120;
 
 /// For connections that are cut so often that waiting would be most of the test.
-const HASTY: Backoff = Backoff { first: Duration::from_millis(1), most: Duration::from_millis(4) };
+const QUICK_BACKOFF: Backoff = Backoff { first: Duration::from_millis(1), max: Duration::from_millis(4) };
 
 fn cuts() -> u64 {
     std::env::var("EPHOR_CUT_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
@@ -33,8 +33,8 @@ fn cuts() -> u64 {
 
 /// Runs a producer and a receiver through a proxy that cuts every connection after a random number of bytes.
 async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
-    let stage = Stage::new(2);
-    let served = stage.serve_as(ephor_gateway::GatewayConfig::default(), "127.0.0.1:0", tls).await;
+    let test_hub = TestHub::new(2);
+    let served = test_hub.serve_as(ephor_gateway::GatewayConfig::default(), "127.0.0.1:0", tls).await;
     let plan = move |number: u64| {
         let mut random = fastrand::Rng::with_seed(seed.wrapping_mul(1_000_003).wrapping_add(number));
         // Some cuts are in the middle of the handshake, others after much data.
@@ -43,7 +43,7 @@ async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
         (random.u64(1..=up), random.u64(1..=down))
     };
     let proxy = Proxy::start(served.address, Arc::new(plan)).await;
-    let options = Options { attempts: 1_000, connections, backoff: HASTY, ..quick() };
+    let options = Options { attempts: 1_000, connections, backoff: QUICK_BACKOFF, ..quick() };
     let client = served.builder_at(proxy.address).options(options).build().unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let sending = {
@@ -75,7 +75,7 @@ async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
                 proxy.cut();
                 healed = true;
             }
-            let last = stage.hub.partition_properties(PartitionId(0)).await.unwrap().last.unwrap();
+            let last = test_hub.hub.partition_properties(PartitionId(0)).await.unwrap().last.unwrap();
             if events.last().is_some_and(|event| event.sequence == last.sequence) {
                 break;
             }
@@ -127,10 +127,10 @@ async fn cuts_in_the_middle_of_tls_do_no_harm() {
 /// Cuts once after every byte of the conversation, in both directions.
 #[tokio::test]
 async fn a_cut_behind_any_byte_loses_nothing() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     for number in 0..5 {
-        stage.hub.producer().send_to(PartitionId(0), NewEvent::new(number.to_string())).await.unwrap();
+        test_hub.hub.producer().send_to(PartitionId(0), NewEvent::new(number.to_string())).await.unwrap();
     }
     let step: usize = if std::env::var_os("EPHOR_CUT_RUNS").is_some() { 1 } else { 11 };
     let mut lasting = 0;
@@ -154,9 +154,9 @@ async fn a_cut_behind_any_byte_loses_nothing() {
 
 #[tokio::test]
 async fn the_end_of_the_log_is_where_it_was_when_the_receiver_was_opened() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
-    let producer = stage.hub.producer();
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
+    let producer = test_hub.hub.producer();
     producer.send_to(PartitionId(0), NewEvent::new("before")).await.unwrap();
     let proxy = Proxy::reliable(served.address).await;
     let client = served.builder_at(proxy.address).build().unwrap();
@@ -169,10 +169,10 @@ async fn the_end_of_the_log_is_where_it_was_when_the_receiver_was_opened() {
 
 #[tokio::test]
 async fn a_receiver_goes_on_with_its_epoch_after_the_hub_was_restarted() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     let address = served.address.to_string();
-    let producer = stage.hub.producer();
+    let producer = test_hub.hub.producer();
     let client = served.client();
     let mut receiver = client.open(request("owner", Some(5))).await.unwrap();
     producer.send_to(PartitionId(0), NewEvent::new("one")).await.unwrap();
@@ -182,9 +182,9 @@ async fn a_receiver_goes_on_with_its_epoch_after_the_hub_was_restarted() {
     for text in ["two", "three"] {
         producer.send_to(PartitionId(0), NewEvent::new(text)).await.unwrap();
     }
-    let served = stage.serve_as(ephor_gateway::GatewayConfig::default(), &address, false).await;
+    let served = test_hub.serve_as(ephor_gateway::GatewayConfig::default(), &address, false).await;
     assert_eq!(texts(&within(20, receive(&mut receiver, 2)).await), ["two", "three"]);
-    let attached = stage.hub.receivers();
+    let attached = test_hub.hub.receivers();
     assert_eq!(attached.len(), 1);
     assert_eq!(attached[0].epoch.map(ephor_core::epoch::Epoch::get), Some(5));
     served.kill();
@@ -192,15 +192,15 @@ async fn a_receiver_goes_on_with_its_epoch_after_the_hub_was_restarted() {
     while tokio::net::TcpListener::bind(&address).await.is_err() {
         tokio::task::yield_now().await;
     }
-    let _served = stage.serve_as(ephor_gateway::GatewayConfig::default(), &address, false).await;
+    let _served = test_hub.serve_as(ephor_gateway::GatewayConfig::default(), &address, false).await;
     producer.send_to(PartitionId(0), NewEvent::new("four")).await.unwrap();
     assert_eq!(texts(&within(20, receive(&mut receiver, 1)).await), ["four"]);
 }
 
 #[tokio::test]
 async fn a_receiver_whose_hub_is_gone_says_so_and_goes_on_when_it_is_asked_again() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     let address = served.address.to_string();
     let client = served.builder().options(Options { attempts: 3, ..quick() }).build().unwrap();
     let mut receiver = client.open(request("owner", Some(1))).await.unwrap();
@@ -208,8 +208,8 @@ async fn a_receiver_whose_hub_is_gone_says_so_and_goes_on_when_it_is_asked_again
     let error = within(20, receiver.receive(&mut Vec::new(), 1)).await.unwrap_err();
     assert!(matches!(error, ReceiveError::Source(_)), "{error}");
     assert!(error.to_string().contains("cannot connect to 127.0.0.1"), "{error}");
-    let _served = stage.serve_as(ephor_gateway::GatewayConfig::default(), &address, false).await;
-    stage.hub.producer().send_to(PartitionId(0), NewEvent::new("back")).await.unwrap();
+    let _served = test_hub.serve_as(ephor_gateway::GatewayConfig::default(), &address, false).await;
+    test_hub.hub.producer().send_to(PartitionId(0), NewEvent::new("back")).await.unwrap();
     let mut events = Vec::new();
     within(20, async { while receiver.receive(&mut events, 1).await.is_err() {} }).await;
     assert_eq!(texts(&events), ["back"]);
@@ -217,8 +217,8 @@ async fn a_receiver_whose_hub_is_gone_says_so_and_goes_on_when_it_is_asked_again
 
 #[tokio::test]
 async fn an_owner_that_was_replaced_while_it_was_cut_off_learns_by_whom() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     let proxy = Proxy::reliable(served.address).await;
     let client = served.builder_at(proxy.address).build().unwrap();
     let mut old = client.open(request("old", Some(3))).await.unwrap();
@@ -237,13 +237,13 @@ async fn an_owner_that_was_replaced_while_it_was_cut_off_learns_by_whom() {
 
 #[tokio::test]
 async fn a_receiver_in_the_middle_of_a_log_goes_on_where_it_was() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     for number in 0..200 {
-        stage.hub.producer().send_to(PartitionId(0), NewEvent::new(number.to_string())).await.unwrap();
+        test_hub.hub.producer().send_to(PartitionId(0), NewEvent::new(number.to_string())).await.unwrap();
     }
     let proxy = Proxy::reliable(served.address).await;
-    let options = Options { backoff: HASTY, ..quick() };
+    let options = Options { backoff: QUICK_BACKOFF, ..quick() };
     let client = served.builder_at(proxy.address).options(options).build().unwrap();
     let start = StartPosition::after(SequenceNumber(49));
     let small = OpenRequest { start, prefetch_events: 7, ..request("reader", Some(1)) };
@@ -258,23 +258,23 @@ async fn a_receiver_in_the_middle_of_a_log_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_hub_that_fell_silent_is_not_waited_for_to_say_goodbye() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
-    let saboteur = Saboteur::start(served.address, None).await;
-    let patience = Duration::from_millis(1_500);
+async fn a_silent_hub_is_not_waited_for_to_close() {
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
+    let proxy = FaultyProxy::start(served.address, None).await;
+    let timeout = Duration::from_millis(1_500);
     let options = Options {
         // The graceful close takes longer than that: a caller that had to wait for it would give up.
-        connect_time: patience,
-        answer_time: patience,
+        connect_time: timeout,
+        answer_time: timeout,
         attempts: 1,
         idle_time: Duration::from_millis(300),
         ..quick()
     };
-    let client = served.builder_at(saboteur.address).options(options).build().unwrap();
+    let client = served.builder_at(proxy.address).options(options).build().unwrap();
     let mut receiver = client.open(request("owner", Some(1))).await.unwrap();
-    saboteur.silence();
-    stage.hub.producer().send_to(PartitionId(0), NewEvent::new("unheard")).await.unwrap();
+    proxy.silence();
+    test_hub.hub.producer().send_to(PartitionId(0), NewEvent::new("unheard")).await.unwrap();
     assert_eq!(texts(&within(20, receive(&mut receiver, 1)).await), ["unheard"]);
-    assert_eq!(saboteur.connections(), 2);
+    assert_eq!(proxy.connections(), 2);
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Stage, receive, request, texts, within};
+use common::{TestHub, receive, request, texts, within};
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_hub::NewEvent;
@@ -11,8 +11,8 @@ use ephor_hub::config::MAX_PARTITIONS;
 
 #[tokio::test]
 async fn every_partition_of_the_largest_hub_is_read_by_one_client() {
-    let stage = Stage::new(MAX_PARTITIONS);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(MAX_PARTITIONS);
+    let served = test_hub.serve().await;
     let client = served.client();
     let mut receivers = Vec::new();
     for partition in (0..MAX_PARTITIONS).map(PartitionId) {
@@ -21,7 +21,7 @@ async fn every_partition_of_the_largest_hub_is_read_by_one_client() {
     }
     let last = PartitionId(MAX_PARTITIONS - 1);
     assert_eq!(client.partition_properties(last).await.unwrap().last, None, "beside them it is asked");
-    stage.hub.producer().send_to(last, NewEvent::new("the last")).await.unwrap();
+    test_hub.hub.producer().send_to(last, NewEvent::new("the last")).await.unwrap();
     let events = within(30, receive(receivers.last_mut().unwrap(), 1)).await;
     assert_eq!(texts(&events), ["the last"]);
     served.stop().await;

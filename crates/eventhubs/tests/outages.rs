@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::door::Door;
+use common::gate::Gate;
 use common::log::Log;
-use common::{Served, Stage, request, texts, within};
+use common::{Served, TestHub, request, texts, within};
 use ephor::EventProcessorHost;
 use ephor::memory::MemoryStore;
 use ephor_core::event::NewEvent;
@@ -25,9 +25,9 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 /// A client with an address of its own for the hub, like a process on another machine.
-fn client(door: &Door, number: usize, options: Options) -> EventHubs {
+fn client(gate: &Gate, number: usize, options: Options) -> EventHubs {
     let host = format!("127.0.0.{}", 1 + number).parse().unwrap();
-    let string = ConnectionString::development(&host, door.port, None);
+    let string = ConnectionString::development(&host, gate.port, None);
     EventHubs::builder_for(string).hub("homes").options(options).build().unwrap()
 }
 
@@ -41,7 +41,7 @@ fn least_wait(backoff: &Backoff, number: usize) -> Duration {
 }
 
 /// The maximum number of dials in an outage of this length.
-fn most_dials(backoff: &Backoff, outage: Duration) -> usize {
+fn max_dials(backoff: &Backoff, outage: Duration) -> usize {
     let mut passed = Duration::ZERO;
     (1..)
         .take_while(|number| {
@@ -53,11 +53,11 @@ fn most_dials(backoff: &Backoff, outage: Duration) -> usize {
 
 #[tokio::test]
 async fn receivers_of_one_connection_share_one_series_of_dials() {
-    let stage = Stage::new(8);
-    let served = stage.serve().await;
-    let door = Door::to(served.address).await;
-    let backoff = Backoff { first: Duration::from_millis(50), most: Duration::from_secs(1) };
-    let client = client(&door, 0, Options { backoff, ..Options::default() });
+    let test_hub = TestHub::new(8);
+    let served = test_hub.serve().await;
+    let gate = Gate::to(served.address).await;
+    let backoff = Backoff { first: Duration::from_millis(50), max: Duration::from_secs(1) };
+    let client = client(&gate, 0, Options { backoff, ..Options::default() });
     let receivers = (0..8).map(|partition| {
         let client = client.clone();
         async move {
@@ -67,7 +67,7 @@ async fn receivers_of_one_connection_share_one_series_of_dials() {
     });
     let mut receivers = join_all(receivers).await;
     let start = Instant::now();
-    door.close();
+    gate.close();
     let reading = tokio::spawn(async move {
         join_all(receivers.iter_mut().map(|receiver| async {
             let mut events = Vec::new();
@@ -77,28 +77,28 @@ async fn receivers_of_one_connection_share_one_series_of_dials() {
         .await
     });
     within(20, async {
-        while door.dials_since(start).len() < 6 {
+        while gate.dials_since(start).len() < 6 {
             sleep(Duration::from_millis(5)).await
         }
     })
     .await;
-    let dials = door.dials_since(start);
+    let dials = gate.dials_since(start);
     for (index, pair) in dials.windows(2).enumerate() {
         let gap = pair[1] - pair[0];
         assert!(gap >= least_wait(&backoff, index + 2), "dial {} came after {gap:?}: {dials:?}", index + 2);
     }
-    door.open();
+    gate.open();
     for partition in 0..8 {
-        stage.hub.producer().send_to(PartitionId(partition), NewEvent::new("back")).await.unwrap();
+        test_hub.hub.producer().send_to(PartitionId(partition), NewEvent::new("back")).await.unwrap();
     }
     assert_eq!(within(20, reading).await.unwrap(), ["back"; 8]);
 }
 
 /// Hosts that each read all partitions, in consumer groups of their own, through one listener.
 struct Fleet {
-    stage: Stage,
+    test_hub: TestHub,
     _served: Served,
-    door: Door,
+    gate: Gate,
     hosts: Vec<EventProcessorHost>,
     partitions: u32,
     /// The events that each host has seen of each partition.
@@ -108,13 +108,13 @@ struct Fleet {
 impl Fleet {
     async fn start(hosts: usize, partitions: u32, options: Options) -> Self {
         let groups = (0..hosts).map(|number| format!("group-{number}"));
-        let stage = Stage::with_groups(partitions, groups);
-        let served = stage.serve().await;
-        let door = Door::to(served.address).await;
+        let test_hub = TestHub::with_groups(partitions, groups);
+        let served = test_hub.serve().await;
+        let gate = Gate::to(served.address).await;
         let seen = Arc::<Mutex<BTreeSet<_>>>::default();
         let hosts = (0..hosts).map(|number| {
             let seen = seen.clone();
-            EventProcessorHost::builder(client(&door, number, options.clone()), MemoryStore::default())
+            EventProcessorHost::builder(client(&gate, number, options.clone()), MemoryStore::default())
                 .consumer_group(format!("group-{number}"))
                 .host_name(format!("host-{number}"))
                 .for_each_event(move |context, event| {
@@ -129,7 +129,7 @@ impl Fleet {
         });
         let hosts: Vec<EventProcessorHost> = hosts.collect();
         join_all(hosts.iter().map(|host| async { host.start().await.unwrap() })).await;
-        let fleet = Self { stage, _served: served, door, hosts, partitions, seen };
+        let fleet = Self { test_hub, _served: served, gate, hosts, partitions, seen };
         fleet.all_read("before").await;
         fleet
     }
@@ -138,7 +138,7 @@ impl Fleet {
     async fn all_read(&self, text: &str) {
         for partition in 0..self.partitions {
             let event = NewEvent::new(text.to_owned());
-            self.stage.hub.producer().send_to(PartitionId(partition), event).await.unwrap();
+            self.test_hub.hub.producer().send_to(PartitionId(partition), event).await.unwrap();
         }
         let expected = self.hosts.len() * self.partitions as usize;
         let count = || self.seen.lock().unwrap().iter().filter(|(_, _, seen)| seen == text).count();
@@ -154,13 +154,13 @@ impl Fleet {
     /// were read again.
     async fn outage(&self, length: Duration) -> Outage {
         let start = Instant::now();
-        self.door.close();
+        self.gate.close();
         sleep(length).await;
-        let dials = self.door.dials_since(start).len();
+        let dials = self.gate.dials_since(start).len();
         let length = start.elapsed();
-        self.door.open();
+        self.gate.open();
         self.all_read("after").await;
-        Outage { length, dials, all: self.door.dials_since(start), read_again: start.elapsed() - length }
+        Outage { length, dials, all: self.gate.dials_since(start), read_again: start.elapsed() - length }
     }
 }
 
@@ -205,14 +205,14 @@ async fn a_fleet_does_not_flood_a_hub_that_comes_back() {
         outage.per_second(),
         outage.read_again.as_secs_f64(),
     );
-    let most = hosts * most_dials(&DEFAULT_BACKOFF, outage.length);
+    let most = hosts * max_dials(&DEFAULT_BACKOFF, outage.length);
     assert!(outage.dials <= most, "at most {most}: one series of each host");
     // A host that dialled at that very moment may have to dial once more.
     assert!(outage.all.len() - outage.dials <= 2 * hosts, "its return is no reason to dial more often");
 }
 
 #[tokio::test]
-async fn an_outage_is_told_once_and_not_by_every_partition() {
+async fn an_outage_is_logged_once_and_not_by_every_partition() {
     let log = Log::of_this_thread();
     // Every receiver reports the first failed dial to its pump.
     let fleet = Fleet::start(1, 16, Options { attempts: 1, ..Options::default() }).await;
@@ -221,7 +221,7 @@ async fn an_outage_is_told_once_and_not_by_every_partition() {
     let lines = log.take();
     let count = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
     assert_eq!(count("connection lost"), 1, "{lines:#?}");
-    assert_eq!(count("connected again"), 1, "{lines:#?}");
+    assert_eq!(count("reconnected"), 1, "{lines:#?}");
     assert_eq!(count("the hub cannot be read"), 1, "{lines:#?}");
     assert_eq!(count("the hub is read again"), 1, "{lines:#?}");
     assert_eq!(lines.len(), 4, "{lines:#?}");

@@ -7,12 +7,12 @@ mod common;
 use std::time::Duration;
 
 use common::peer::{Act, Answer, Peer, Script};
-use common::{Stage, quick, receive, request, texts, within};
+use common::{TestHub, quick, receive, request, texts, within};
 use ephor_amqp::performative::{Attach, Error};
 use ephor_core::epoch::Epoch;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
-use ephor_core::position::SequenceNumber;
+use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::receivers::texts::stolen;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, SourceError};
 use ephor_eventhubs::{LogReplaced, Options};
@@ -71,7 +71,7 @@ async fn links_that_end_for_reasons_of_their_own_are_made_again_behind_the_last_
 }
 
 #[tokio::test]
-async fn with_epoch_0_a_lost_link_is_told_and_not_made_again_before_somebody_has_looked() {
+async fn with_epoch_0_a_lost_link_is_returned_and_not_reattached_before_the_caller_has_checked() {
     let idle =
         || Error::new("amqp:link:detach-forced", "The link is force detached. Details: IdleTimerExpired");
     for last in [Act::Detach(Some(idle())), Act::Detach(None), Act::Close] {
@@ -108,11 +108,11 @@ async fn a_late_link_of_its_own_disconnects_no_receiver_whatever_its_name_is() {
         ["reader".into(), "n".repeat(200), "日".repeat(200), "it's".into(), "nil".into(), String::new()]
     {
         let late = move |number: usize, attach: &Attach| {
-            let told = attach.properties.as_ref().and_then(|map| map.get("com.microsoft:receiver-name"));
-            let told: String =
-                told.and_then(|name| name.text()).unwrap_or_default().chars().take(64).collect();
+            let name = attach.properties.as_ref().and_then(|map| map.get("com.microsoft:receiver-name"));
+            let name: String =
+                name.and_then(|name| name.text()).unwrap_or_default().chars().take(64).collect();
             let epoch = Epoch::from_stored(4);
-            let stolen = Error::new("amqp:link:stolen", stolen(&told, epoch, &told, Some(epoch)));
+            let stolen = Error::new("amqp:link:stolen", stolen(&name, epoch, &name, Some(epoch)));
             match number {
                 0 => and(events([0]), Act::Detach(None)),
                 1 => and(events([1]), Act::Detach(Some(stolen))),
@@ -127,7 +127,7 @@ async fn a_late_link_of_its_own_disconnects_no_receiver_whatever_its_name_is() {
 }
 
 #[tokio::test]
-async fn who_is_stolen_from_hands_out_nothing_more_and_stays_disconnected() {
+async fn a_stolen_receiver_hands_out_nothing_more_and_stays_disconnected() {
     let text = "New receiver 'next' with higher epoch of '9' is created hence current receiver 'reader' with epoch \
                 '4' is getting disconnected. If you are recreating the receiver, make sure a higher epoch is used.";
     let peer = hub(vec![and(events(0..3), Act::Detach(Some(Error::new("amqp:link:stolen", text))))]).await;
@@ -169,7 +169,7 @@ async fn all_places_taken_is_final_for_a_new_receiver_and_passes_for_one_that_lo
 }
 
 #[tokio::test]
-async fn what_cannot_be_helped_is_told_at_once() {
+async fn a_permanent_error_is_returned_at_once() {
     let gone = Error::new("amqp:not-found", "The messaging entity 'sb://h/homes' could not be found.");
     let peer = hub(vec![and(events([0]), Act::Detach(Some(gone)))]).await;
     let client = peer.client(quick());
@@ -191,7 +191,7 @@ async fn what_cannot_be_helped_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_no_event_is_told_and_not_skipped() {
+async fn what_is_no_event_is_an_error_and_not_skipped() {
     let mut acts = events(0..2);
     acts.push(Act::SendJunk);
     let peer = hub(vec![and(acts, Act::Send(3)), Answer::Accept(events(2..4))]).await;
@@ -234,10 +234,10 @@ async fn no_more_comes_than_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_hub_that_does_not_answer_is_given_up_and_asked_anew() {
+async fn a_hub_that_does_not_answer_is_given_up_and_asked_again() {
     let peer = hub(vec![Answer::Silence, Answer::Accept(events([0]))]).await;
-    let patience = Duration::from_millis(150);
-    let options = Options { connect_time: patience, answer_time: patience, ..quick() };
+    let timeout = Duration::from_millis(150);
+    let options = Options { connect_time: timeout, answer_time: timeout, ..quick() };
     let client = peer.client(options);
     let mut receiver = within(20, client.open(request("reader", None))).await.unwrap();
     assert_eq!(numbers(&mut receiver, 1).await, [0]);
@@ -247,8 +247,8 @@ async fn a_hub_that_does_not_answer_is_given_up_and_asked_anew() {
 #[tokio::test]
 async fn a_hub_that_answers_no_token_is_unavailable_and_nothing_hangs() {
     let peer = Peer::start(Script { token: Box::new(|_| None), ..Script::default() }).await;
-    let patience = Duration::from_millis(50);
-    let options = Options { connect_time: patience, answer_time: patience, attempts: 2, ..quick() };
+    let timeout = Duration::from_millis(50);
+    let options = Options { connect_time: timeout, answer_time: timeout, attempts: 2, ..quick() };
     let error = within(20, peer.client(options).open(request("reader", None))).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, OpenError::Source(SourceError::Unavailable(_))), "{error}");
     assert!(error.to_string().contains("did not answer"), "{error}");
@@ -281,8 +281,8 @@ async fn a_new_token_that_is_not_answered_costs_the_connection_and_not_the_recei
         ..Script::default()
     };
     let peer = Peer::start(script).await;
-    let patience = Duration::from_millis(100);
-    let options = Options { answer_time: patience, token_life: Duration::from_secs(1), ..quick() };
+    let timeout = Duration::from_millis(100);
+    let options = Options { answer_time: timeout, token_life: Duration::from_secs(1), ..quick() };
     let client = peer.client(options);
     let mut receiver = client.open(request("reader", None)).await.unwrap();
     assert_eq!(numbers(&mut receiver, 2).await, [0, 1]);
@@ -291,39 +291,40 @@ async fn a_new_token_that_is_not_answered_costs_the_connection_and_not_the_recei
 
 #[tokio::test]
 async fn a_receiver_that_comes_back_to_another_log_of_the_same_name_says_so_and_ends() {
-    let mut stage = Stage::new(2);
-    let served = stage.serve().await;
+    let mut test_hub = TestHub::new(2);
+    let served = test_hub.serve().await;
     let (address, client) = (served.address, served.client());
-    let was = client.hub_properties().await.unwrap().log.unwrap();
-    let send = async |stage: &Stage, text: &'static str| {
+    let was = test_hub.hub.hub_properties().await.unwrap().log.unwrap();
+    let send = async |test_hub: &TestHub, text: &'static str| {
         for partition in [PartitionId(0), PartitionId(1)] {
-            stage.hub.producer().send_to(partition, NewEvent::new(text)).await.unwrap();
+            test_hub.hub.producer().send_to(partition, NewEvent::new(text)).await.unwrap();
         }
     };
     let mut receivers = Vec::new();
-    for partition in [PartitionId(0), PartitionId(1)] {
-        let request = OpenRequest { partition, ..request("reader", Some(1)) };
+    // The client has never asked for the hub's properties.
+    for (id, epoch, start) in [(0, Some(1), StartPosition::Earliest), (1, None, StartPosition::Latest)] {
+        let request = OpenRequest { partition: PartitionId(id), start, ..request("reader", epoch) };
         receivers.push(client.open(request).await.unwrap());
     }
-    send(&stage, "one").await;
+    send(&test_hub, "one").await;
     for receiver in &mut receivers {
         assert_eq!(texts(&within(20, receive(receiver, 1)).await), ["one"]);
     }
     // The hub is away for a moment, and comes back with the same log.
     served.stop().await;
-    send(&stage, "two").await;
-    let served = stage.serve_as(GatewayConfig::default(), &address.to_string(), false).await;
+    send(&test_hub, "two").await;
+    let served = test_hub.serve_as(GatewayConfig::default(), &address.to_string(), false).await;
     for receiver in &mut receivers {
         assert_eq!(texts(&within(20, receive(receiver, 1)).await), ["two"]);
     }
     // Now another hub comes back, whose log is already longer than their positions.
     served.stop().await;
-    stage.recreate();
+    test_hub.recreate();
     for text in ["a", "b", "c", "d"] {
-        send(&stage, text).await;
+        send(&test_hub, text).await;
     }
-    let _served = stage.serve_as(GatewayConfig::default(), &address.to_string(), false).await;
-    let is = stage.hub.hub_properties().await.unwrap().log.unwrap();
+    let _served = test_hub.serve_as(GatewayConfig::default(), &address.to_string(), false).await;
+    let is = test_hub.hub.hub_properties().await.unwrap().log.unwrap();
     for receiver in &mut receivers {
         for _ in 0..2 {
             let mut events = Vec::new();
@@ -335,6 +336,6 @@ async fn a_receiver_that_comes_back_to_another_log_of_the_same_name_says_so_and_
         }
     }
     assert_eq!(client.hub_properties().await.unwrap().log.unwrap(), is);
-    let mut anew = client.open(request("reader", Some(1))).await.unwrap();
-    assert_eq!(texts(&within(20, receive(&mut anew, 4)).await), ["a", "b", "c", "d"]);
+    let mut reopened = client.open(request("reader", Some(1))).await.unwrap();
+    assert_eq!(texts(&within(20, receive(&mut reopened, 4)).await), ["a", "b", "c", "d"]);
 }

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::peer::{Fate, Peer, Script};
-use common::{Stage, quick, receive, request, texts, within};
+use common::{TestHub, quick, receive, request, texts, within};
 use ephor_amqp::performative::{Error, Outcome};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
@@ -63,7 +63,7 @@ async fn events_with_different_keys_by_turns_share_few_messages_and_keep_their_o
 }
 
 #[tokio::test]
-async fn after_a_failure_everything_before_the_number_that_is_told_is_stored() {
+async fn after_a_failure_everything_before_the_number_that_is_returned_is_stored() {
     let refused = || Fate::Settle(Outcome::rejected(Error::new("amqp:not-allowed", "not this one")));
     for failing in 0..5 {
         let peer = hub(move |number| if number == failing { refused() } else { accepted() }).await;
@@ -99,7 +99,7 @@ async fn the_first_sends_of_a_producer_are_stored_in_the_order_in_which_they_beg
 }
 
 #[tokio::test]
-async fn a_busy_hub_is_asked_again_and_nothing_is_overtaken_by_who_waits_for_its_answer() {
+async fn a_busy_hub_is_asked_again_and_waiting_sends_keep_their_order() {
     let peer = hub(|number| if number % 3 == 2 { accepted() } else { busy() }).await;
     let producer = peer.client(quick()).producer();
     for number in 0..10 {
@@ -135,7 +135,7 @@ async fn what_was_on_its_way_when_the_connection_was_lost_is_sent_again_in_order
 }
 
 #[tokio::test]
-async fn attempts_are_bounded_and_the_last_reason_is_told() {
+async fn attempts_are_bounded_and_the_last_reason_is_returned() {
     let peer = hub(|_| busy()).await;
     let producer = peer.client(Options { attempts: 3, ..quick() }).producer();
     let error = within(20, producer.send(event(0))).await.unwrap_err();
@@ -258,7 +258,7 @@ async fn an_event_that_is_too_large_is_named_and_what_came_before_is_counted() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_with_the_address() {
+async fn an_error_of_a_dial_names_the_address() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -273,8 +273,8 @@ async fn nobody_there_is_told_with_the_address() {
 
 #[tokio::test]
 async fn keys_partitions_and_large_events_reach_the_hub() {
-    let stage = Stage::new(4);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(4);
+    let served = test_hub.serve().await;
     let client = served.client();
     let producer = client.producer();
     let keyed = |number: usize, key: &str| NewEvent { partition_key: Some(key.into()), ..event(number) };
@@ -301,8 +301,8 @@ async fn keys_partitions_and_large_events_reach_the_hub() {
 
 #[tokio::test]
 async fn what_a_producer_began_is_stored_even_if_nobody_waits_for_it() {
-    let stage = Stage::new(1);
-    let served = stage.serve().await;
+    let test_hub = TestHub::new(1);
+    let served = test_hub.serve().await;
     let client = served.client();
     let producer = client.producer();
     producer.send(event(0)).await.unwrap();

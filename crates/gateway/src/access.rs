@@ -18,7 +18,7 @@ use ephor_wire::cbs::{PutToken, TokenKind};
 use ephor_wire::condition::{Condition, Refusal, texts};
 use ephor_wire::sas::{Claims, Grant, InvalidToken, Key, KeyRing, Scope, SharedKey, Token, sign};
 
-use crate::refusals::entity;
+use crate::error_mapping::entity;
 
 /// The time for which an expired token is remembered, so that the peer is told that it expired.
 const KEPT_WHEN_EXPIRED: Duration = Duration::from_secs(60);
@@ -68,30 +68,30 @@ impl Moment {
 
 /// A grant, and until when it is valid.
 #[derive(Debug)]
-struct Held {
+struct HeldGrant {
     grant: Grant,
     until: Monotonic,
     /// The time at which it was first seen to be expired.
-    over_since: Option<Monotonic>,
+    expired_since: Option<Monotonic>,
     /// Its permit in the limit on the tokens of all connections; SASL PLAIN needs none.
     permit: Option<Permit>,
 }
 
-impl Held {
+impl HeldGrant {
     fn new(grant: Grant, at: Moment) -> Self {
         let until = match grant.expires_at.0 {
             i64::MAX => Monotonic::NEVER,
             _ => at.now + grant.expires_at.since(at.wall),
         };
-        Self { grant, until, over_since: None, permit: None }
+        Self { grant, until, expired_since: None, permit: None }
     }
 
-    fn is_over(&self, at: Moment) -> bool {
+    fn is_expired(&self, at: Moment) -> bool {
         self.until <= at.now || self.grant.is_expired(at.wall)
     }
 
     /// The time at which one of the two clocks will have it expired.
-    fn ends(&self, at: Moment) -> Monotonic {
+    fn expires(&self, at: Moment) -> Monotonic {
         self.until.min(at.now + self.grant.expires_at.since(at.wall))
     }
 }
@@ -101,29 +101,29 @@ impl Held {
 pub(crate) struct Access {
     policy: Arc<Policy>,
     /// By the number that links remember. A renewed grant keeps its number.
-    grants: BTreeMap<u64, Held>,
+    grants: BTreeMap<u64, HeldGrant>,
     next: u64,
-    most: usize,
+    max_tokens: usize,
     /// The limit on the tokens of all connections together.
     total: SharedLimit,
 }
 
 /// The grant that covers a link, as of the last check: a hint where to look first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cover(Option<u64>);
+pub(crate) struct GrantRef(Option<u64>);
 
 impl Access {
-    /// No grants yet, and at most `most` tokens of this connection and `total` of all.
-    pub(crate) fn new(policy: Arc<Policy>, most: usize, total: SharedLimit) -> Self {
-        Self { policy, grants: BTreeMap::new(), next: 0, most, total }
+    /// No grants yet, and at most `max_tokens` tokens of this connection and `total` of all.
+    pub(crate) fn new(policy: Arc<Policy>, max_tokens: usize, total: SharedLimit) -> Self {
+        Self { policy, grants: BTreeMap::new(), next: 0, max_tokens, total }
     }
 
     /// True if the connection has a valid grant, or if none is needed.
     pub(crate) fn is_authenticated(&self, at: Moment) -> bool {
-        self.policy.is_open() || self.grants.values().any(|held| !held.is_over(at))
+        self.policy.is_open() || self.grants.values().any(|held| !held.is_expired(at))
     }
 
-    fn add(&mut self, held: Held) {
+    fn add(&mut self, held: HeldGrant) {
         self.next += 1;
         self.grants.insert(self.next, held);
     }
@@ -144,7 +144,7 @@ impl Access {
             audience: everywhere,
             hub: found.hub.clone(),
         };
-        self.add(Held { grant, until: Monotonic::NEVER, over_since: None, permit: None });
+        self.add(HeldGrant { grant, until: Monotonic::NEVER, expired_since: None, permit: None });
         true
     }
 
@@ -157,19 +157,19 @@ impl Access {
             let text = "Tokens of Entra ID are not accepted here; use a shared access key.";
             return Err(Refusal::new(Condition::UnauthorizedAccess, text));
         }
-        let mut held = Held::new(self.policy.ring.authorize(put.token, put.audience, at.wall)?, at);
-        let same = |old: &&mut Held| old.grant.audience == held.grant.audience;
+        let mut held = HeldGrant::new(self.policy.ring.authorize(put.token, put.audience, at.wall)?, at);
+        let same = |old: &&mut HeldGrant| old.grant.audience == held.grant.audience;
         if let Some(older) = self.grants.values_mut().find(same) {
             held.permit = older.permit.take();
             *older = held;
             return Ok(());
         }
-        if self.grants.len() >= self.most {
+        if self.grants.len() >= self.max_tokens {
             // Expired tokens, of links that are long gone.
-            self.grants.retain(|_, old| !old.is_over(at));
+            self.grants.retain(|_, old| !old.is_expired(at));
         }
-        if self.grants.len() >= self.most {
-            let text = format!("More than {} tokens on one connection.", self.most);
+        if self.grants.len() >= self.max_tokens {
+            let text = format!("More than {} tokens on one connection.", self.max_tokens);
             return Err(Refusal::new(Condition::ResourceLimitExceeded, text));
         }
         held.permit = Some(self.total.take().ok_or_else(|| {
@@ -186,7 +186,8 @@ impl Access {
     /// Forgets tokens that expired a while ago. A peer that uses one before that is told that it expired.
     pub(crate) fn forget_expired(&mut self, at: Moment) {
         self.grants.retain(|_, held| {
-            let known_since = if held.is_over(at) { *held.over_since.get_or_insert(at.now) } else { at.now };
+            let known_since =
+                if held.is_expired(at) { *held.expired_since.get_or_insert(at.now) } else { at.now };
             at.now < known_since + KEPT_WHEN_EXPIRED
         });
     }
@@ -197,22 +198,22 @@ impl Access {
         &self,
         needed: Claims,
         address: &Address,
-        before: Cover,
+        before: GrantRef,
         namespace: &Namespace,
         at: Moment,
-    ) -> Result<Cover, Refusal> {
+    ) -> Result<GrantRef, Refusal> {
         if self.policy.is_open() {
             return Ok(before);
         }
         let permits = |grant: &Grant| grant.claims.contains(needed) && grant.covers(address);
         let known = before.0.and_then(|number| self.grants.get(&number));
-        if known.is_some_and(|held| permits(&held.grant) && !held.is_over(at)) {
+        if known.is_some_and(|held| permits(&held.grant) && !held.is_expired(at)) {
             return Ok(before);
         }
         let mut expired = false;
         for (number, held) in self.grants.iter().filter(|(_, held)| permits(&held.grant)) {
-            if !held.is_over(at) {
-                return Ok(Cover(Some(*number)));
+            if !held.is_expired(at) {
+                return Ok(GrantRef(Some(*number)));
             }
             expired = true;
         }
@@ -231,7 +232,7 @@ impl Access {
         at: Moment,
     ) -> Result<(), Refusal> {
         let permits = |grant: &Grant| grant.claims.may_describe() && grant.covers_hub(hub);
-        let shown = self.grants.values().any(|held| permits(&held.grant) && !held.is_over(at));
+        let shown = self.grants.values().any(|held| permits(&held.grant) && !held.is_expired(at));
         if self.policy.is_open() || shown {
             return Ok(());
         }
@@ -249,8 +250,8 @@ impl Access {
 
     /// The time at which the next token expires.
     pub(crate) fn next_expiry(&self, at: Moment) -> Option<Monotonic> {
-        let running = self.grants.values().filter(|held| !held.is_over(at));
-        running.map(|held| held.ends(at)).filter(|ends| *ends < Monotonic::NEVER).min()
+        let running = self.grants.values().filter(|held| !held.is_expired(at));
+        running.map(|held| held.expires(at)).filter(|expires| *expires < Monotonic::NEVER).min()
     }
 }
 

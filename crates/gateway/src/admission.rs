@@ -1,8 +1,8 @@
 //! Limits the number of connections, and evicts unauthenticated ones when there are too many.
 //!
 //! ```text
-//! Connected ─► Greeted ─► Opened ─► Attached ─► admitted (at most `most_admitted`)
-//! └── waiting: at most `most_waiting`; beyond it the oldest of the most crowded stage ─► leaving ─► gone
+//! Connected ─► Greeted ─► Opened ─► Attached ─► admitted (at most `max_admitted`)
+//! └── waiting: at most `max_waiting`; beyond it the oldest of the most crowded stage ─► leaving ─► gone
 //! ```
 //!
 //! A flood of connections evicts its own oldest members. Unauthenticated peers that only connect are in one
@@ -36,8 +36,8 @@ pub(crate) struct Admission {
     state: Mutex<State>,
     /// Notified when a connection leaves those that wait.
     gone: Notify,
-    most_waiting: usize,
-    most_admitted: usize,
+    max_waiting: usize,
+    max_admitted: usize,
 }
 
 #[derive(Debug, Default)]
@@ -55,8 +55,8 @@ struct State {
 pub(crate) struct Full(pub(crate) usize);
 
 impl Admission {
-    pub(crate) fn new(most_admitted: usize, most_waiting: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), gone: Notify::new(), most_waiting, most_admitted })
+    pub(crate) fn new(max_admitted: usize, max_waiting: usize) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), gone: Notify::new(), max_waiting, max_admitted })
     }
 
     /// Waits until evicted connections are gone, as long as there would be too many otherwise. Call it before
@@ -68,7 +68,7 @@ impl Admission {
             gone.as_mut().enable();
             {
                 let state = self.lock();
-                if state.waiting() + state.leaving <= self.most_waiting {
+                if state.waiting() + state.leaving <= self.max_waiting {
                     return;
                 }
             }
@@ -79,8 +79,8 @@ impl Admission {
     /// Registers a new connection.
     pub(crate) fn enter(self: &Arc<Self>) -> Ticket {
         let evicted = Arc::new(Notify::new());
-        let number = self.lock().wait(Stage::Connected, &evicted, self.most_waiting);
-        Ticket { door: self.clone(), number, evicted, stage: Some(Stage::Connected) }
+        let number = self.lock().wait(Stage::Connected, &evicted, self.max_waiting);
+        Ticket { admission: self.clone(), number, evicted, stage: Some(Stage::Connected) }
     }
 
     /// Evicts one connection at once.
@@ -99,8 +99,8 @@ impl State {
     }
 
     /// Registers one more that waits, and evicts another if there are too many.
-    fn wait(&mut self, stage: Stage, evicted: &Arc<Notify>, most: usize) -> u64 {
-        while self.waiting() >= most {
+    fn wait(&mut self, stage: Stage, evicted: &Arc<Notify>, max: usize) -> u64 {
+        while self.waiting() >= max {
             self.evict();
         }
         self.next += 1;
@@ -129,7 +129,7 @@ impl State {
 /// A connection's place. Dropping it frees the place, so drop it after the socket.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    door: Arc<Admission>,
+    admission: Arc<Admission>,
     number: u64,
     evicted: Arc<Notify>,
     /// Its progress; `None` once it is admitted.
@@ -145,7 +145,7 @@ impl Ticket {
     /// Moves on to a later stage. Each stage is entered once.
     pub(crate) fn advance(&mut self, to: Stage) {
         let Some(stage) = self.stage.filter(|stage| *stage < to) else { return };
-        let mut state = self.door.lock();
+        let mut state = self.admission.lock();
         // Unless it was evicted meanwhile.
         if let Some(evicted) = state.waiting[stage as usize].remove(&self.number) {
             state.next += 1;
@@ -158,15 +158,15 @@ impl Ticket {
     /// Counts the connection as admitted from now on.
     pub(crate) fn admit(&mut self) -> Result<(), Full> {
         let Some(stage) = self.stage else { return Ok(()) };
-        let mut state = self.door.lock();
-        if state.admitted >= self.door.most_admitted {
-            return Err(Full(self.door.most_admitted));
+        let mut state = self.admission.lock();
+        if state.admitted >= self.admission.max_admitted {
+            return Err(Full(self.admission.max_admitted));
         }
         state.admitted += 1;
         state.leave(stage, self.number);
         self.stage = None;
         drop(state);
-        self.door.gone.notify_waiters();
+        self.admission.gone.notify_waiters();
         Ok(())
     }
 
@@ -177,9 +177,9 @@ impl Ticket {
         }
         // A new `Notify`: the old one may have been notified just before the connection was admitted.
         self.evicted = Arc::new(Notify::new());
-        let mut state = self.door.lock();
+        let mut state = self.admission.lock();
         state.admitted -= 1;
-        self.number = state.wait(Stage::Attached, &self.evicted, self.door.most_waiting);
+        self.number = state.wait(Stage::Attached, &self.evicted, self.admission.max_waiting);
         self.stage = Some(Stage::Attached);
     }
 
@@ -190,13 +190,13 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut state = self.door.lock();
+        let mut state = self.admission.lock();
         match self.stage {
             None => state.admitted -= 1,
             Some(stage) => state.leave(stage, self.number),
         }
         drop(state);
-        self.door.gone.notify_waiters();
+        self.admission.gone.notify_waiters();
     }
 }
 
@@ -211,91 +211,91 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_those_who_wait_makes_room_and_nobody_who_was_let_in() {
-        let door = Admission::new(2, 2);
-        let mut first = door.enter();
+    fn the_oldest_that_waits_is_evicted_and_never_an_admitted_one() {
+        let admission = Admission::new(2, 2);
+        let mut first = admission.enter();
         first.admit().unwrap();
-        let (second, third) = (door.enter(), door.enter());
-        let fourth = door.enter();
+        let (second, third) = (admission.enter(), admission.enter());
+        let fourth = admission.enter();
         assert!(!is_evicted(&first));
         assert!(is_evicted(&second));
         assert!(!is_evicted(&third));
         drop(third);
-        let _fifth = door.enter();
+        let _fifth = admission.enter();
         assert!(!is_evicted(&fourth));
-        door.make_room();
+        admission.make_room();
         assert!(is_evicted(&fourth));
     }
 
     #[test]
-    fn those_who_only_connect_push_out_nobody_who_has_come_further() {
-        let door = Admission::new(9, 8);
-        let mut friends: Vec<_> = (0..3).map(|_| door.enter()).collect();
-        for (friend, stage) in friends.iter_mut().zip([Stage::Greeted, Stage::Opened, Stage::Attached]) {
-            friend.advance(stage);
+    fn connections_that_only_connect_evict_none_of_a_later_stage() {
+        let admission = Admission::new(9, 8);
+        let mut others: Vec<_> = (0..3).map(|_| admission.enter()).collect();
+        for (other, stage) in others.iter_mut().zip([Stage::Greeted, Stage::Opened, Stage::Attached]) {
+            other.advance(stage);
         }
-        let flood: Vec<_> = (0..1_000).map(|_| door.enter()).collect();
-        assert!(!friends.iter().any(is_evicted));
+        let flood: Vec<_> = (0..1_000).map(|_| admission.enter()).collect();
+        assert!(!others.iter().any(is_evicted));
         assert_eq!(flood.iter().filter(|one| is_evicted(one)).count(), 1_000 - 5);
         assert!(!is_evicted(flood.last().unwrap()));
     }
 
     #[test]
-    fn those_who_stay_on_the_way_push_out_nobody_who_just_came() {
-        let door = Admission::new(9, 8);
+    fn connections_of_a_later_stage_evict_none_that_just_connected() {
+        let admission = Admission::new(9, 8);
         let mut flood = Vec::new();
         for _ in 0..100 {
-            let mut one = door.enter();
+            let mut one = admission.enter();
             one.advance(Stage::Opened);
             one.advance(Stage::Attached);
             flood.push(one);
         }
-        let friend = door.enter();
+        let other = admission.enter();
         for _ in 0..100 {
-            let mut one = door.enter();
+            let mut one = admission.enter();
             one.advance(Stage::Attached);
             flood.push(one);
         }
-        assert!(!is_evicted(&friend));
+        assert!(!is_evicted(&other));
     }
 
     #[test]
     fn a_socket_that_is_still_there_counts() {
-        let door = Admission::new(9, 2);
-        let mut waiting: Vec<_> = (0..2).map(|_| door.enter()).collect();
-        assert!(door.room().now_or_never().is_some());
-        waiting.push(door.enter());
-        assert!(door.room().now_or_never().is_none(), "three sockets");
+        let admission = Admission::new(9, 2);
+        let mut waiting: Vec<_> = (0..2).map(|_| admission.enter()).collect();
+        assert!(admission.room().now_or_never().is_some());
+        waiting.push(admission.enter());
+        assert!(admission.room().now_or_never().is_none(), "three sockets");
         drop(waiting.remove(0));
-        assert!(door.room().now_or_never().is_some());
+        assert!(admission.room().now_or_never().is_some());
         // A connection that is admitted at the last moment needs no room among those that wait.
-        waiting.push(door.enter());
+        waiting.push(admission.enter());
         waiting[0].admit().unwrap();
-        assert!(door.room().now_or_never().is_some());
+        assert!(admission.room().now_or_never().is_some());
     }
 
     #[test]
-    fn whoever_is_dismissed_waits_again_and_frees_its_place() {
-        let door = Admission::new(1, 2);
-        let (mut one, mut other) = (door.enter(), door.enter());
-        door.make_room();
+    fn a_dismissed_connection_waits_again_and_frees_its_place() {
+        let admission = Admission::new(1, 2);
+        let (mut one, mut other) = (admission.enter(), admission.enter());
+        admission.make_room();
         one.admit().unwrap();
         one.dismiss();
         one.dismiss();
-        assert!(!is_evicted(&one), "that bell rang before");
+        assert!(!is_evicted(&one), "it was notified before it was admitted");
         other.admit().unwrap();
         assert_eq!(one.admit().unwrap_err().0, 1);
-        door.make_room();
+        admission.make_room();
         assert!(is_evicted(&one) && !is_evicted(&other));
         drop((one, other));
-        let state = door.lock();
+        let state = admission.lock();
         assert_eq!((state.waiting(), state.leaving, state.admitted), (0, 0, 0));
     }
 
     #[test]
-    fn no_more_are_let_in_than_there_are_places() {
-        let door = Admission::new(1, 9);
-        let (mut one, mut other) = (door.enter(), door.enter());
+    fn no_more_connections_are_admitted_than_the_limit() {
+        let admission = Admission::new(1, 9);
+        let (mut one, mut other) = (admission.enter(), admission.enter());
         one.admit().unwrap();
         one.admit().unwrap();
         assert_eq!(other.admit().unwrap_err().0, 1);

@@ -82,15 +82,16 @@ pub struct GatewayLimits {
     /// Bytes that all connections together buffer for their peers: incomplete deliveries, answers that are
     /// not taken, events on their way to the disk, events read from the log, and output that is not read;
     /// [`DEFAULT_BUFFERED_BYTES`]. When that is used up, nothing more is read from connections that buffer
-    /// more than their share; and if at least half of it is incomplete deliveries and answers, the connection
-    /// with the oldest of them is closed. Connections that buffer little are not affected. The first 16 KiB
-    /// of a connection do not count.
+    /// more than their share; and if at least half of it is incomplete deliveries, answers and output that
+    /// has not been read for some seconds, the connection with the oldest of them is closed. A quarter is
+    /// added for connections that buffer no more than one message and one read of the log: they do not wait.
+    /// The first 16 KiB of a connection do not count.
     pub buffered_bytes: usize,
     /// Time for the next part of an incomplete delivery; then its link is detached;
     /// [`DEFAULT_TIME_TO_FINISH`]. The whole delivery may take ten times as long.
     pub time_to_finish: Duration,
-    /// Time for a peer to read anything while output waits for it, or it is disconnected; and to take an
-    /// answer from a link, or that link is detached; [`DEFAULT_TIME_TO_READ`].
+    /// Time for a peer to read a tenth of the output that waits for it, or it is disconnected; and to take
+    /// an answer from a link, or that link is detached; [`DEFAULT_TIME_TO_READ`].
     pub time_to_read: Duration,
     /// Tokens for different audiences that a connection may put; [`DEFAULT_TOKENS`].
     pub tokens: usize,
@@ -198,7 +199,7 @@ impl GatewayConfig {
     }
 
     /// True if everybody knows a key, or needs none.
-    pub(crate) fn is_open_secret(&self) -> bool {
+    pub(crate) fn has_no_secret_key(&self) -> bool {
         self.keys.is_empty() || self.keys.iter().any(|key| key.key.reveal() == DEVELOPMENT_KEY)
     }
 }
@@ -233,10 +234,10 @@ mod tests {
 
     #[test]
     fn the_development_key_is_no_secret() {
-        assert!(GatewayConfig::default().is_open_secret());
+        assert!(GatewayConfig::default().has_no_secret_key());
         let keys = Vec::new();
-        assert!(GatewayConfig { keys, ..GatewayConfig::default() }.is_open_secret());
+        assert!(GatewayConfig { keys, ..GatewayConfig::default() }.has_no_secret_key());
         let keys = vec![SharedKey { key: Key::new("other"), ..development_key() }];
-        assert!(!GatewayConfig { keys, ..GatewayConfig::default() }.is_open_secret());
+        assert!(!GatewayConfig { keys, ..GatewayConfig::default() }.has_no_secret_key());
     }
 }

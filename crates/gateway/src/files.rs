@@ -11,9 +11,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::config::GatewayLimits;
 
 /// One file in this many may be a connection; the others are for the hubs.
-const SHARE_OF_FILES: u64 = 2;
+const FILES_PER_CONNECTION: u64 = 2;
 /// One connection in this many may be one that has not put a token yet.
-const SHARE_OF_STRANGERS: usize = 4;
+const CONNECTIONS_PER_UNAUTHENTICATED: usize = 4;
 
 /// Raises the number of files that this process may have open to the hard limit, and returns it; `None` if
 /// there is no limit. Call it at the start of a program that serves a gateway: many systems begin with 1,024,
@@ -33,20 +33,20 @@ pub(crate) fn open_file_limit() -> Option<u64> {
 /// Lowers the limits to the number of connections that there are files for.
 pub(crate) fn within(limits: GatewayLimits, files: Option<u64>) -> GatewayLimits {
     let Some(files) = files else { return limits };
-    let sockets = usize::try_from(files / SHARE_OF_FILES).unwrap_or(usize::MAX);
-    let unauthenticated = limits.unauthenticated.min(sockets / SHARE_OF_STRANGERS).max(1);
+    let sockets = usize::try_from(files / FILES_PER_CONNECTION).unwrap_or(usize::MAX);
+    let unauthenticated = limits.unauthenticated.min(sockets / CONNECTIONS_PER_UNAUTHENTICATED).max(1);
     let connections = limits.connections.min(sockets.saturating_sub(unauthenticated)).max(1);
     // One limit holds for all gateways of a process, so one log line is enough.
-    static TOLD: AtomicBool = AtomicBool::new(false);
+    static LOGGED: AtomicBool = AtomicBool::new(false);
     let fewer = connections < limits.connections || unauthenticated < limits.unauthenticated;
-    if fewer && !TOLD.swap(true, Ordering::Relaxed) {
+    if fewer && !LOGGED.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             files,
             connections,
             unauthenticated,
             configured = limits.connections,
-            "fewer connections are let in than configured: the process may open only so many files, and half of \
-             them are for the hubs; raise the limit of open files (ulimit -n, LimitNOFILE=) for more"
+            "fewer connections are allowed than configured, because of the limit of open files, half of which \
+             is for the hubs; raise the limit of open files (ulimit -n, LimitNOFILE=) for more"
         );
     }
     GatewayLimits { connections, unauthenticated, ..limits }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_few_connections_gets_them() {
+    fn a_configured_limit_that_is_low_enough_is_kept() {
         let few = GatewayLimits { connections: 10, unauthenticated: 5, ..GatewayLimits::default() };
         assert_eq!(within(few.clone(), Some(1_024)), few);
     }

@@ -24,11 +24,11 @@ use crate::access::Policy;
 use crate::admission::{Admission, Ticket};
 use crate::budget::Budget;
 use crate::config::{GatewayConfig, GatewayLimits, InvalidGateway};
-use crate::connection::{Conversation, LOG_READS_AT_ONCE};
-use crate::facts::KnownHubs;
+use crate::connection::{ConnectionTask, MAX_CONCURRENT_LOG_READS};
 use crate::files;
+use crate::hub_info_cache::HubInfoCache;
 use crate::idempotence::Producers;
-use crate::noise::Noise;
+use crate::log_limit::LogLimits;
 use crate::tls::Tls;
 
 /// Pause after `accept` failed, for example because too many files are open.
@@ -55,10 +55,10 @@ pub(crate) struct Shared {
     pub(crate) policy: Arc<Policy>,
     pub(crate) limits: GatewayLimits,
     pub(crate) environment: Arc<dyn Environment>,
-    pub(crate) hubs: KnownHubs,
+    pub(crate) hub_info: HubInfoCache,
     pub(crate) producers: Producers,
     pub(crate) admission: Arc<Admission>,
-    pub(crate) noise: Noise,
+    pub(crate) log_limits: LogLimits,
     pub(crate) budget: Arc<Budget>,
     /// Limits of the sessions and links of all connections together.
     pub(crate) totals: SharedLimits,
@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     /// The AMQP container id of this end.
     pub(crate) container: String,
     allow_insecure: bool,
-    open_secret: bool,
+    no_secret_key: bool,
 }
 
 /// An AMQP server for the hubs of a namespace. Clones share all limits, so one gateway can serve several
@@ -110,7 +110,7 @@ impl Gateway {
         environment: Arc<dyn Environment>,
     ) -> Result<Self, InvalidGateway> {
         config.validate()?;
-        let open_secret = config.is_open_secret();
+        let no_secret_key = config.has_no_secret_key();
         let GatewayConfig { keys, allow_insecure, limits } = config;
         let limits = files::within(limits, files::open_file_limit());
         let container = format!("{:016x}{:016x}_G0", environment.random(), environment.random());
@@ -119,20 +119,20 @@ impl Gateway {
             policy: Arc::new(Policy::new(keys)),
             admission: Admission::new(limits.connections, limits.unauthenticated),
             producers: Producers::default(),
-            noise: Noise::default(),
+            log_limits: LogLimits::default(),
             budget: Budget::new(limits.buffered_bytes, environment.clone()),
             totals: SharedLimits {
                 sessions: SharedLimit::new(limits.total_sessions),
                 links: SharedLimit::new(limits.total_links),
             },
             tokens: SharedLimit::new(limits.total_tokens),
-            log_reads: Arc::new(Semaphore::new(LOG_READS_AT_ONCE)),
+            log_reads: Arc::new(Semaphore::new(MAX_CONCURRENT_LOG_READS)),
             limits,
             environment,
-            hubs: KnownHubs::default(),
+            hub_info: HubInfoCache::default(),
             container,
             allow_insecure,
-            open_secret,
+            no_secret_key,
         })))
     }
 
@@ -161,7 +161,7 @@ impl Gateway {
         let ticket = self.0.admission.enter();
         // The stop signal is never sent: the connection ends when this future is dropped.
         let (_stop, stopped) = watch::channel(false);
-        converse(self.0.clone(), stream, peer, ticket, stopped).await;
+        serve_connection(self.0.clone(), stream, peer, ticket, stopped).await;
     }
 
     async fn serve_with(
@@ -183,11 +183,11 @@ impl Gateway {
                 accepted = accept(&listener, &self.0.admission) => match accepted {
                     Ok((stream, peer)) => {
                         let ticket = self.0.admission.enter();
-                        let task = talk(self.0.clone(), stream, peer, tls.clone(), ticket, stopped.clone());
+                        let task = serve_socket(self.0.clone(), stream, peer, tls.clone(), ticket, stopped.clone());
                         tasks.spawn(task);
                     }
                     Err(error) => {
-                        tracing::warn!(%address, %error, "no connection could be accepted");
+                        tracing::warn!(%address, %error, "could not accept a connection");
                         self.0.admission.make_room();
                         let until = self.0.environment.now() + PAUSE_AFTER_ERROR;
                         self.0.environment.sleep_until(until).await;
@@ -207,7 +207,7 @@ impl Gateway {
                     None => return Ok(()),
                 },
                 () = &mut too_late => {
-                    tracing::warn!(%address, connections = tasks.len(), "peers that did not close were cut off");
+                    tracing::warn!(%address, connections = tasks.len(), "dropped connections that were still open");
                     tasks.shutdown().await;
                     return Ok(());
                 }
@@ -221,7 +221,7 @@ impl Gateway {
         if address.ip().is_loopback() || self.0.allow_insecure {
             return Ok(());
         }
-        let missing = match (tls, self.0.open_secret) {
+        let missing = match (tls, self.0.no_secret_key) {
             (true, false) => return Ok(()),
             (false, false) => "there is no TLS",
             (true, true) => "there is no key, or it is the development key",
@@ -245,7 +245,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
-        tracing::error!(%error, "a connection's task panicked; the others go on");
+        tracing::error!(%error, "the task of a connection panicked; other connections continue");
     }
 }
 
@@ -256,7 +256,7 @@ async fn accept(listener: &TcpListener, admission: &Admission) -> io::Result<(Tc
 }
 
 /// Serves one connection, from the TLS handshake to its end.
-async fn talk(
+async fn serve_socket(
     shared: Arc<Shared>,
     stream: TcpStream,
     peer: SocketAddr,
@@ -266,30 +266,30 @@ async fn talk(
 ) {
     // Replies are small, and peers wait for them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "could not ask for small packets at once");
+        tracing::debug!(%peer, %error, "could not set TCP_NODELAY");
     }
-    let Some(tls) = tls else { return converse(shared, stream, peer, ticket, stopped).await };
+    let Some(tls) = tls else { return serve_connection(shared, stream, peer, ticket, stopped).await };
     let until = shared.environment.now() + shared.limits.time_to_open;
     let mut too_late = shared.environment.sleep_until(until);
     let handshake = tokio::select! {
         biased;
-        () = ticket.evicted() => return tracing::debug!(%peer, "gone to make room, before TLS"),
+        () = ticket.evicted() => return tracing::debug!(%peer, "evicted before the TLS handshake"),
         handshake = tls.accept(stream) => handshake,
-        () = &mut too_late => return tracing::debug!(%peer, "no TLS handshake in time"),
+        () = &mut too_late => return tracing::debug!(%peer, "the TLS handshake timed out"),
     };
     match handshake {
-        Ok(stream) => converse(shared, stream, peer, ticket, stopped).await,
-        Err(error) => tracing::debug!(%peer, %error, "no TLS"),
+        Ok(stream) => serve_connection(shared, stream, peer, ticket, stopped).await,
+        Err(error) => tracing::debug!(%peer, %error, "the TLS handshake failed"),
     }
 }
 
-async fn converse<S: AsyncRead + AsyncWrite + Unpin>(
+async fn serve_connection<S: AsyncRead + AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     stream: S,
     peer: SocketAddr,
     ticket: Ticket,
     stopped: watch::Receiver<bool>,
 ) {
-    let conversation = Conversation::new(shared, stream, peer, ticket);
-    Box::pin(conversation.run(stopped)).await;
+    let task = ConnectionTask::new(shared, stream, peer, ticket);
+    Box::pin(task.run(stopped)).await;
 }

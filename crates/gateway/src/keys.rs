@@ -50,7 +50,7 @@ pub fn parse_key(text: &str) -> Result<Key, InvalidKeys> {
     let key = text.trim();
     let wrong = |problem: String| Err(InvalidKeys::Key(format!("{problem}; {ADVICE}")));
     if key.len() > MAX_KEY_LENGTH {
-        return wrong(format!("it is longer than {MAX_KEY_LENGTH} bytes and no key"));
+        return wrong(format!("it is longer than {MAX_KEY_LENGTH} bytes, so it is not a key"));
     }
     if key.len() < MIN_KEY_LENGTH {
         return wrong(format!("the key has to have at least {MIN_KEY_LENGTH} characters"));
@@ -98,9 +98,7 @@ pub fn parse_keys(text: &str) -> Result<Vec<SharedKey>, InvalidKeys> {
         keys.push((number, key));
     }
     if keys.is_empty() {
-        return Err(InvalidKeys::List(
-            "there is no key in it; write lines of NAME CLAIMS KEY [HUB]".to_owned(),
-        ));
+        return Err(InvalidKeys::List("it contains no key; write lines of NAME CLAIMS KEY [HUB]".to_owned()));
     }
     Ok(keys.into_iter().map(|(_, key)| key).collect())
 }
@@ -198,7 +196,7 @@ mod tests {
             assert!(!error.contains("canary"), "{error}");
         }
         for empty in ["", "\n \n", "# nothing"] {
-            assert!(parse_keys(empty).unwrap_err().to_string().starts_with("there is no key in it"));
+            assert!(parse_keys(empty).unwrap_err().to_string().starts_with("it contains no key"));
         }
         let many: String = (0..=MAX_KEYS).map(|n| format!("n{n} send {CANARY}\n")).collect();
         assert_eq!(parse_keys(&many).unwrap_err().to_string(), "line 1001: more than 1000 keys");

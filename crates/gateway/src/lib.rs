@@ -21,7 +21,7 @@
 //!              ┌────────────────────── a connection's task ─────────────────────┐
 //!  socket ◄──► │ driver ─ events ─► attach, deliveries ─► sends ─► the hub      │
 //!              │    ▲                                       └─ outcomes ─┐      │
-//!              │    └──── transfers ◄─ news ◄─ receivers ◄─ the hub      │      │
+//!              │    └── transfers ◄─ events ◄─ receivers ◄─ the hub      │      │
 //!              │    └──── dispositions, replies ◄────────────────────────┘      │
 //!              └────────────────────────────────────────────────────────────────┘
 //! ```
@@ -37,9 +37,9 @@
 //! | `keys.rs` | parsing of keys: the name, claims and hub of each |
 //! | `tls.rs` | certificates: from files, reloaded while in use, or self-signed for development |
 //! | `quirks.rs` | workarounds for individual SDKs, which other clients do not pay for |
-//! | `refusals.rs` | mapping of the hub's errors to AMQP errors |
-//! | `facts.rs` | cache of what never changes about a hub |
-//! | `noise.rs` | rate limit of log lines that peers can trigger |
+//! | `error_mapping.rs` | mapping of the hub's errors to AMQP errors |
+//! | `hub_info_cache.rs` | cache of what never changes about a hub |
+//! | `log_limit.rs` | rate limit of log lines that peers can trigger |
 //! | `idempotence/` | idempotent producers, which number their events |
 //! | `connection/` | one connection: links, senders, receivers, requests |
 
@@ -48,14 +48,14 @@ mod admission;
 mod budget;
 pub mod config;
 mod connection;
-mod facts;
+mod error_mapping;
 mod files;
 mod gateway;
+mod hub_info_cache;
 mod idempotence;
 pub mod keys;
-mod noise;
+mod log_limit;
 mod quirks;
-mod refusals;
 mod tls;
 
 pub use config::{GatewayConfig, GatewayLimits, InvalidGateway, development_key};

@@ -194,7 +194,7 @@ impl PairBytes {
         let chain = CertificateDer::pem_slice_iter(&self.certificates).collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| unreadable(CERTIFICATES, &from.certificates, &error))?;
         if chain.is_empty() {
-            return Err(unreadable(CERTIFICATES, &from.certificates, &"there is none in it"));
+            return Err(unreadable(CERTIFICATES, &from.certificates, &"the file contains none"));
         }
         let key = PrivateKeyDer::from_pem_slice(&self.key);
         let key = key.map_err(|error| unreadable(PRIVATE_KEY, &from.key, &error))?;

@@ -30,7 +30,7 @@ fn mode(file: &Path) -> u32 {
 }
 
 #[test]
-fn a_pair_of_ours_that_a_crash_left_half_written_is_made_anew() {
+fn a_pair_of_ours_that_a_crash_left_half_written_is_made_again() {
     let other = tempfile::tempdir().unwrap();
     let (other_certificate, other_key) = pair(other.path(), &NAMES);
     let (other_certificate, other_key) =

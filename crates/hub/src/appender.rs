@@ -54,8 +54,8 @@ pub(crate) struct Appender {
     reserve: Arc<DiskReserve>,
     /// When a jump of the clock was logged last.
     jump_logged_at: Option<Monotonic>,
-    /// The log says already that expired events are kept until the time is proven.
-    waiting_logged: bool,
+    /// The proven time at which it was logged last that expired events wait for proof.
+    waiting_logged_at: Option<Timestamp>,
     partitions: Partitions,
     /// The partition and the size of each frame that is cached in memory, oldest first.
     recent: VecDeque<(u32, usize)>,
@@ -72,6 +72,8 @@ const FRAME_OVERHEAD: usize = 160;
 
 /// Rate limit, so that a clock that jumps all the time does not fill the log file.
 const LOG_JUMPS_EVERY: Duration = Duration::from_secs(60);
+/// A warning that expired events wait to be deleted is repeated after this time.
+const LOG_WAITING_EVERY: Duration = Duration::from_secs(60 * 60);
 
 impl Appender {
     pub(crate) fn new(
@@ -89,7 +91,7 @@ impl Appender {
             hub_clock,
             reserve,
             jump_logged_at: None,
-            waiting_logged: false,
+            waiting_logged_at: None,
             partitions,
             recent: VecDeque::new(),
             recent_bytes: 0,
@@ -230,10 +232,15 @@ impl Appender {
         now
     }
 
-    /// Logs once that events are kept although they are past their age by the wall clock.
+    /// Logs, once an hour, that events are kept although they are past their age by the wall clock.
     pub(crate) fn warn_if_events_wait(&mut self, now: HubTime) {
-        let waiting = self.journal.awaits_proof(now);
-        if waiting && !self.waiting_logged {
+        if !self.journal.awaits_proof(now) {
+            self.waiting_logged_at = None;
+            return;
+        }
+        // The proven time moves with the monotonic clock.
+        if self.waiting_logged_at.is_none_or(|logged| now.proven.since(logged) >= LOG_WAITING_EVERY) {
+            self.waiting_logged_at = Some(now.proven);
             tracing::warn!(
                 unproven_seconds = now.stamp.since(now.proven).as_secs(),
                 "expired events are kept for now: they are past their age by the wall clock, but the hub was off or the \
@@ -243,7 +250,6 @@ impl Appender {
                 TRUST_AFTER.as_secs() / 3_600
             );
         }
-        self.waiting_logged = waiting;
     }
 
     /// Frees expired segments, and returns whether there were any.

@@ -6,7 +6,7 @@ mod unvalidated;
 
 use bytes::Bytes;
 use ephor_amqp::Sections;
-use ephor_amqp::validate::validate;
+use ephor_amqp::validate::conform;
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
 use ephor_core::partition_key;
@@ -63,12 +63,12 @@ impl Batch {
         })
     }
 
-    /// Adds a complete AMQP message, which is stored byte for byte. Validates every section first: a message that readers
-    /// cannot decode would be a poison event.
+    /// Adds a complete AMQP message. Validates every section first: a message that readers cannot decode would be a poison
+    /// event. It is stored byte for byte, but for text of the wrong type, which gets the right one ([`conform`]).
     pub fn push_message(&mut self, partition_key: Option<&str>, encoded: &[u8]) -> Result<(), SendError> {
-        validate(encoded).map_err(|error| SendError::Unencodable(error.to_string()))?;
+        let encoded = conform(encoded).map_err(|error| SendError::Unencodable(error.to_string()))?;
         self.record(partition_key, encoded.len(), |bytes| {
-            bytes.extend_from_slice(encoded);
+            bytes.extend_from_slice(&encoded);
             Ok(())
         })
     }

@@ -306,6 +306,13 @@ impl CommitterThread {
 
     /// Idle work: writes the durable mark, enforces retention, and returns how long the committer may sleep.
     fn idle(&self) -> Duration {
+        self.health.begin_idle();
+        let sleep = self.idle_work();
+        self.health.end_idle();
+        sleep
+    }
+
+    fn idle_work(&self) -> Duration {
         let mut appender = self.appender.lock().unwrap_or_else(PoisonError::into_inner);
         appender.journal.note_durable();
         let reading = ClockReading::of(&*self.clock);

@@ -36,7 +36,7 @@ pub enum SendError {
     #[error("the batch is empty")]
     EmptyBatch,
     /// The hub has no such partition.
-    #[error("hub {hub:?} has no partition {partition}; it has {partitions} partitions, numbered from 0")]
+    #[error("hub {hub:?} has no partition {partition}; it has {partitions} in all, numbered from 0")]
     NoSuchPartition {
         /// The hub.
         hub: HubName,

@@ -39,7 +39,7 @@ pub enum Problem {
         /// The hub.
         hub: HubName,
     },
-    /// A commit has been waiting for the disk for longer than [`MAX_COMMIT_TIME`].
+    /// A commit, or idle work such as retention, has been waiting for the disk for longer than [`MAX_COMMIT_TIME`].
     DiskHangs {
         /// The hub.
         hub: HubName,
@@ -94,6 +94,10 @@ impl fmt::Display for Problem {
 pub(crate) struct CommitHealth {
     /// When the current commit began, in nanoseconds plus one; 0 if no commit is under way.
     began: AtomicU64,
+    /// Counts the beginnings and the ends of idle work: odd while it is under way.
+    idle: AtomicU64,
+    /// The idle work that a health check found under way, by its number, and when it first did.
+    idle_seen: Mutex<Option<(u64, Monotonic)>>,
     /// The last commit failed: when (known once the committer has read its clock again), and why.
     failed: Mutex<Option<(Option<Monotonic>, String)>>,
 }
@@ -113,6 +117,31 @@ impl CommitHealth {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failed;
     }
 
+    pub(crate) fn begin_idle(&self) {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_idle(&self) {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long the current idle work has been under way at least. It has no time of its own: the committer would have to
+    /// read its clock for it.
+    fn idle_for(&self, now: Monotonic) -> Duration {
+        let number = self.idle.load(Ordering::Relaxed);
+        if number.is_multiple_of(2) {
+            return Duration::ZERO;
+        }
+        let mut seen = self.idle_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match *seen {
+            Some((same, since)) if same == number => now.since(since),
+            _ => {
+                *seen = Some((number, now));
+                Duration::ZERO
+            }
+        }
+    }
+
     /// Sets the time at which the last commit ended.
     pub(crate) fn ended_at(&self, now: Monotonic) {
         if let Some((at, _)) = &mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -122,7 +151,8 @@ impl CommitHealth {
 
     pub(crate) fn problems(&self, hub: &HubName, now: Monotonic) -> Vec<Problem> {
         let began = self.began.load(Ordering::Relaxed).checked_sub(1).map(Monotonic);
-        let waiting = began.map(|began| now.since(began)).filter(|waiting| *waiting > MAX_COMMIT_TIME);
+        let waiting = began.map_or_else(|| self.idle_for(now), |began| now.since(began));
+        let waiting = Some(waiting).filter(|waiting| *waiting > MAX_COMMIT_TIME);
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let hangs = waiting.map(|waiting| Problem::DiskHangs { hub: hub.clone(), waiting });
         let failed = failed.filter(|(at, _)| at.is_none_or(|at| now.since(at) <= FAILURE_SHOWN_FOR));

@@ -236,8 +236,8 @@ impl Hub {
         // Checked first: a stale owner must get the epoch error, whatever its start position is.
         partition.admit(&group, &name, epoch, (now, self.0.config.vanish_after))?;
         let mut receiver = self.reader_at(partition.clone(), start).await?;
-        let place = partition.enter(&group, &name, epoch, self.0.clock.now())?;
-        receiver.place = Some((group.clone(), place));
+        let admission = partition.enter(&group, &name, epoch, self.0.clock.now())?;
+        receiver.admission = Some((group.clone(), admission));
         // The group may have been deleted while the start position was searched.
         match find_group(&self.record(), &group) {
             Some(_) => Ok(receiver),
@@ -279,7 +279,7 @@ impl Hub {
             partition,
             log: self.0.log.clone(),
             clock: self.0.clock.clone(),
-            place: None,
+            admission: None,
             cursor: Cursor::at(next),
             not_before,
             ahead: VecDeque::<StoredBatch>::new(),

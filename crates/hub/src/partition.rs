@@ -10,7 +10,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::receivers::{Place, Receivers};
+use ephor_core::receivers::{Admission, Receivers};
 use ephor_core::source::{LastEnqueued, OpenError, PartitionProperties, ReceiveError, SourceError};
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::Notify;
@@ -135,7 +135,7 @@ impl Partition {
         let mut state = self.state();
         state.ended = Some(ended.clone());
         state.recent.clear();
-        state.groups.values_mut().for_each(|receivers| receivers.cut(ended.why()));
+        state.groups.values_mut().for_each(|receivers| receivers.disconnect_all(ended.why()));
         drop(state);
         self.notify_endings();
     }
@@ -143,7 +143,7 @@ impl Partition {
     /// Disconnects all receivers of a group, and removes the group.
     pub(crate) fn cut_group(&self, group: &ConsumerGroup, why: &Arc<str>) {
         if let Some(mut receivers) = self.state().groups.remove(group) {
-            receivers.cut(why);
+            receivers.disconnect_all(why);
         }
         self.notify_endings();
     }
@@ -172,22 +172,22 @@ impl Partition {
         name: &str,
         epoch: Option<Epoch>,
         now: Monotonic,
-    ) -> Result<Arc<Place>, OpenError> {
+    ) -> Result<Arc<Admission>, OpenError> {
         let mut state = self.state();
         state.answer()?;
         let receivers = state.groups.entry(group.clone()).or_default();
         // Another receiver may have opened since the first check.
         receivers.admit(name, epoch)?;
-        let place = receivers.enter(name.to_owned(), epoch, now);
+        let admission = receivers.enter(name.to_owned(), epoch, now);
         drop(state);
         self.notify_endings();
-        Ok(place)
+        Ok(admission)
     }
 
-    pub(crate) fn leave(&self, group: &ConsumerGroup, place: &Arc<Place>) {
+    pub(crate) fn leave(&self, group: &ConsumerGroup, admission: &Arc<Admission>) {
         let mut state = self.state();
         if let Some(receivers) = state.groups.get_mut(group) {
-            receivers.leave(place);
+            receivers.leave(admission);
             if receivers.is_empty() {
                 state.groups.remove(group);
             }
@@ -198,11 +198,11 @@ impl Partition {
     pub(crate) fn receivers(&self) -> Vec<ReceiverDescription> {
         let state = self.state();
         let describe = |(group, receivers): (&ConsumerGroup, &Receivers)| {
-            let describe = |place: &Arc<Place>| ReceiverDescription {
+            let describe = |admission: &Arc<Admission>| ReceiverDescription {
                 group: group.clone(),
                 partition: self.id,
-                name: (!place.name().is_empty()).then(|| place.name().to_owned()),
-                epoch: place.epoch(),
+                name: (!admission.name().is_empty()).then(|| admission.name().to_owned()),
+                epoch: admission.epoch(),
             };
             receivers.iter().map(describe).collect::<Vec<_>>()
         };
@@ -227,12 +227,16 @@ impl Partition {
         }
     }
 
-    /// Checks whether the receiver in this place is still connected, and returns what it can take from `next` on. Moves
+    /// Checks whether the receiver with this admission is still connected, and returns what it can take from `next` on. Moves
     /// `next` forward if retention has freed that event.
-    pub(crate) fn take(&self, place: Option<&Arc<Place>>, next: &mut u64) -> Result<Taken, ReceiveError> {
+    pub(crate) fn take(
+        &self,
+        admission: Option<&Arc<Admission>>,
+        next: &mut u64,
+    ) -> Result<Taken, ReceiveError> {
         let state = self.state();
         state.answer()?;
-        if let Some(error) = place.and_then(|place| place.error()) {
+        if let Some(error) = admission.and_then(|admission| admission.error()) {
             return Err(error);
         }
         *next = (*next).max(state.first);
@@ -246,10 +250,10 @@ impl Partition {
         }
     }
 
-    /// Checks whether the receiver in this place may still take what it has read from the log.
-    pub(crate) fn may_take(&self, place: Option<&Arc<Place>>) -> Result<(), ReceiveError> {
+    /// Checks whether the receiver with this admission may still take what it has read from the log.
+    pub(crate) fn may_take(&self, admission: Option<&Arc<Admission>>) -> Result<(), ReceiveError> {
         self.state().answer()?;
-        place.and_then(|place| place.error()).map_or(Ok(()), Err)
+        admission.and_then(|admission| admission.error()).map_or(Ok(()), Err)
     }
 
     /// Returns the position of the newest event.

@@ -10,7 +10,7 @@ use ephor_core::BoxFuture;
 use ephor_core::event::Event;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::SequenceNumber;
-use ephor_core::receivers::Place;
+use ephor_core::receivers::Admission;
 use ephor_core::source::{LastEnqueued, ReceiveError, Receiver, SourceError};
 use ephor_core::time::{Clock, Timestamp};
 use tokio::task::JoinHandle;
@@ -30,8 +30,8 @@ pub struct HubReceiver {
     pub(crate) partition: Arc<Partition>,
     pub(crate) log: Arc<Log>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Its place among the receivers of its group; none for a tool.
-    pub(crate) place: Option<(ConsumerGroup, Arc<Place>)>,
+    /// Its admission to its group; none for a tool.
+    pub(crate) admission: Option<(ConsumerGroup, Arc<Admission>)>,
     pub(crate) cursor: Cursor,
     /// Skips older events: a start time in the future has no event to point at yet.
     pub(crate) not_before: Option<Timestamp>,
@@ -86,7 +86,7 @@ impl HubReceiver {
                 }
                 Taken::Older => return Ok(None),
                 Taken::Nothing => {
-                    let _waiting = self.place.as_ref().map(|(_, place)| place.waiting());
+                    let _waiting = self.admission.as_ref().map(|(_, admission)| admission.waiting());
                     changed.await;
                 }
             }
@@ -96,15 +96,15 @@ impl HubReceiver {
     /// Waits until this receiver is disconnected, and returns why. Takes no event: for callers that do not want events
     /// now. Cancel-safe.
     pub async fn disconnected(&mut self) -> ReceiveError {
-        let place = self.place.as_ref().map(|(_, place)| place);
+        let admission = self.admission.as_ref().map(|(_, admission)| admission);
         loop {
             // Registered before the check.
             let mut ending = pin!(self.partition.disconnects.notified());
             ending.as_mut().enable();
-            if let Err(error) = self.partition.may_take(place) {
+            if let Err(error) = self.partition.may_take(admission) {
                 return error;
             }
-            let _waiting = place.map(|place| place.waiting());
+            let _waiting = admission.map(|admission| admission.waiting());
             ending.await;
         }
     }
@@ -131,7 +131,7 @@ impl HubReceiver {
 
     /// Returns a probe that shows from another task whether this receiver waits for new events.
     pub fn idle_probe(&self) -> IdleProbe {
-        IdleProbe(self.place.as_ref().map(|(_, place)| place.clone()))
+        IdleProbe(self.admission.as_ref().map(|(_, admission)| admission.clone()))
     }
 
     /// Returns how many events this receiver has skipped since the last call: retention freed them before they were
@@ -142,20 +142,20 @@ impl HubReceiver {
 
     /// Notes a sign of life of the remote client that this receiver reads for.
     pub fn heard(&self) {
-        if let Some((_, place)) = &self.place {
-            place.heard(self.clock.now());
+        if let Some((_, admission)) = &self.admission {
+            admission.heard(self.clock.now());
         }
     }
 
     /// Puts the next batch into `ahead` if it is in memory, and returns what was found.
     fn peek(&mut self) -> Result<Taken, ReceiveError> {
-        let place = self.place.as_ref().map(|(_, place)| place);
+        let admission = self.admission.as_ref().map(|(_, admission)| admission);
         if let Some(batch) = self.ahead.front() {
-            self.partition.may_take(place)?;
+            self.partition.may_take(admission)?;
             return Ok(Taken::Batch(batch.clone()));
         }
         let wanted = self.cursor.next;
-        let taken = self.partition.take(place, &mut self.cursor.next)?;
+        let taken = self.partition.take(admission, &mut self.cursor.next)?;
         self.missed += self.cursor.next - wanted;
         match &taken {
             Taken::Batch(batch) => {
@@ -251,12 +251,12 @@ impl HubReceiver {
 
 /// Shows whether a receiver that another task uses is idle.
 #[derive(Clone, Debug)]
-pub struct IdleProbe(Option<Arc<Place>>);
+pub struct IdleProbe(Option<Arc<Admission>>);
 
 impl IdleProbe {
     /// Whether the receiver is idle: it waits for a new event, or nobody reads from it.
     pub fn is_idle(&self) -> bool {
-        self.0.as_ref().is_none_or(|place| place.is_waiting())
+        self.0.as_ref().is_none_or(|admission| admission.is_waiting())
     }
 }
 
@@ -295,8 +295,8 @@ impl Receiver for HubReceiver {
 
 impl Drop for HubReceiver {
     fn drop(&mut self) {
-        if let Some((group, place)) = self.place.take() {
-            self.partition.leave(&group, &place);
+        if let Some((group, admission)) = self.admission.take() {
+            self.partition.leave(&group, &admission);
         }
     }
 }

@@ -2,11 +2,7 @@
 //!
 //! A small data folder is damaged in one place at a time: every bit of headers and metadata, one bit of each byte of the
 //! events, whole sectors, ends of files, whole files.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test that cannot go on shall fail right there"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by a panic")]
 
 mod crash_model;
 

@@ -1,6 +1,6 @@
 //! Tests of wall clock jumps, ahead and back, at start and while the hub runs: no acknowledged event is deleted because
 //! of a jump, and new events carry the right time again once the clock is right.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod clocked_hub;
 
@@ -155,7 +155,7 @@ async fn a_hub_that_was_off_for_long_frees_what_is_too_old_after_a_day_of_agreei
         clocked.run(23 * HOUR);
         clocked.assert_all_there("shortly before the day is over").await;
         clocked.run(2 * HOUR);
-        assert_eq!(clocked.first().await, 10, "what was stored since then stays");
+        assert_eq!(clocked.first().await, 10, "events stored since then stay");
         clocked.run(5 * DAY);
         assert_eq!(clocked.first().await, 10);
         clocked.run(2 * DAY);
@@ -179,7 +179,7 @@ async fn a_jump_ahead_that_stays_makes_nothing_older() {
                 clocked.assert_all_there("under a clock that is years ahead").await;
             }
             clocked.run(2 * DAY);
-            assert!(clocked.first().await >= 8, "what is past its age goes");
+            assert!(clocked.first().await >= 8, "expired events are deleted");
             clocked.run(DAY);
             assert_eq!(clocked.first().await, 20);
         }

@@ -2,11 +2,7 @@
 //!
 //! `EPHOR_CRASH_POINTS` is the number of crash points that are tested (2,000 by default); `EPHOR_CRASH_POINT` selects a
 //! single one, as a violation prints it.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test that cannot go on shall fail right there"
-)]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by a panic")]
 
 mod crash_model;
 

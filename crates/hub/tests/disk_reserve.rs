@@ -1,6 +1,6 @@
 //! Tests of the disk reserve: senders are refused before the disk is full, the log says so, and sending continues by
 //! itself when there is room again.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[path = "kill_parts/small_disk.rs"]
 #[expect(dead_code, reason = "another test has more to do with it")]

@@ -1,5 +1,5 @@
 //! Tests from a configuration file to running hubs: our own file, and the `Config.json` of Microsoft's emulator.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::path::PathBuf;
 
@@ -123,7 +123,7 @@ fn a_misspelt_field_of_ours_is_an_error() {
     let said = said(r#"{ "hubs": [ { "name": "homes", "partition": 4 } ] }"#);
     assert!(said.starts_with("Config.json, line 1, column "), "{said}");
     assert!(said.contains("hubs[0].partition"), "{said}");
-    assert!(said.contains("partitions"), "it lists what is known: {said}");
+    assert!(said.contains("partitions"), "it lists the known values: {said}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! The conformance suite in `ephor-testkit` tests the same for every source. These tests add the exact texts, and what
 //! only this hub has: a clock that the test moves, group names without case, and the reader for tools.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 
@@ -158,7 +158,7 @@ async fn a_lower_epoch_fails_since_a_higher_one_exists_in_the_words_of_the_servi
                     connectivity, or ensure all old epoch receivers are closed or disconnected.";
         assert_eq!(told, (Some(5), Some("owner".into()), text.to_owned()));
         clocked.send("door").await;
-        assert_eq!(next(&mut owner).await, 0, "the owner goes on");
+        assert_eq!(next(&mut owner).await, 0, "the owner continues");
     }
 }
 
@@ -277,7 +277,7 @@ async fn none_without_epoch_opens_beside_an_owner_in_the_words_of_the_service() 
                     receivers are closed or disconnected.";
         assert_eq!(told, (Some(5), Some("owner".into()), text.to_owned()));
         clocked.send("door").await;
-        assert_eq!(next(&mut owner).await, 0, "the owner goes on");
+        assert_eq!(next(&mut owner).await, 0, "the owner continues");
     }
 }
 

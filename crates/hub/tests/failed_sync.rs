@@ -1,5 +1,5 @@
 //! Tests of a failed sync that left the end of a log in the page cache only: what is served survives a power failure.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[path = "common/faulty_files.rs"]
 mod faulty_files;
@@ -38,7 +38,7 @@ async fn events(namespace: &LocalNamespace) -> Vec<usize> {
         let mut batch = Vec::new();
         let received =
             tokio::time::timeout(std::time::Duration::from_secs(60), reader.receive(&mut batch, 100));
-        received.await.expect("all that is there can be read").unwrap();
+        received.await.expect("every stored event can be read").unwrap();
         sizes.extend(batch.iter().map(|event| event.body.len()));
         if batch.last().is_some_and(|event| event.sequence >= last.sequence) {
             return sizes;

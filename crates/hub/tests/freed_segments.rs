@@ -1,5 +1,5 @@
 //! Tests that segments deleted by retention do not return after a power failure.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[path = "common/faulty_files.rs"]
 mod faulty_files;

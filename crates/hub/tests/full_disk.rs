@@ -1,6 +1,6 @@
 //! Tests of a full disk: senders get an error, readers continue, no acknowledged event is lost, and when there is room
 //! again, everything continues without a restart.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[path = "kill_parts/small_disk.rs"]
 mod small_disk;
@@ -44,11 +44,11 @@ fn open(disk: &SmallDisk) -> (LocalNamespace, Hub) {
     (namespace, hub)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a reader that waits for what is lost would wait for ever")]
+#[expect(clippy::disallowed_methods, reason = "a reader that waits for a lost event would wait forever")]
 fn wait_for<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let done = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), future).await });
-    done.expect("what was acknowledged can be read")
+    done.expect("acknowledged events can be read")
 }
 
 /// What was acknowledged, in order, for each partition: the bodies are numbered.

@@ -2,7 +2,7 @@
 //!
 //! The first version of the format wrote `tests/golden/v1`, and all later ones must read it. It is never overwritten: a new
 //! format gets a new version, and a folder `v2` beside it.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 #[path = "common/copies.rs"]

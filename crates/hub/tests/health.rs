@@ -1,5 +1,5 @@
 //! Tests of the health of a namespace: broken hubs, stopped committers, failing and hanging disks.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 #[path = "common/gated.rs"]
@@ -106,6 +106,31 @@ async fn a_disk_that_hangs_is_noticed_without_waiting_for_it() {
     .unwrap();
     sending.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(hub.health(), []);
+}
+
+#[tokio::test]
+async fn a_disk_that_hangs_while_the_hub_rests_is_noticed() {
+    let (files, gates) = Gated::new();
+    let clock = Arc::new(DeadlyClock::default());
+    let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
+    let hub = namespace.hub("homes").unwrap();
+    gates.times.set_shut(true);
+    // The hub writes its time before it rests again.
+    let later = Duration::from_secs(3_600);
+    clock.now.store(later.as_nanos() as u64, Ordering::SeqCst);
+    hub.producer().send(NewEvent::new("door")).await.unwrap();
+    let namespace = tokio::task::spawn_blocking(move || {
+        gates.times.waiting();
+        assert_eq!(namespace.health(), []);
+        let waiting = MAX_COMMIT_TIME + Duration::from_secs(1);
+        clock.now.store((later + waiting).as_nanos() as u64, Ordering::SeqCst);
+        assert_eq!(namespace.health(), [Problem::DiskHangs { hub: "homes".parse().unwrap(), waiting }]);
+        gates.times.set_shut(false);
+        namespace
+    });
+    let namespace = namespace.await.unwrap();
+    hub.producer().send(NewEvent::new("door")).await.unwrap();
+    assert_eq!(namespace.health(), []);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Tests that a jump of the clock is on disk before the first event with the new time: a crash in between must not age
 //! older events.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod clocked_hub;
 

@@ -6,7 +6,7 @@
 //!      └─── SIGKILL ──┘ the parent reads the log and compares; then the next child
 //!
 //! `EPHOR_KILLS` is the number of kills (20 by default), `EPHOR_KILLS_SEED` the seed of the random moments.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod kill_parts;
 
@@ -145,11 +145,7 @@ impl Test {
             End::InGoodOrder => assert!(child.stop().success(), "round {round}: the child failed"),
             _ => {
                 let status = child.kill();
-                assert_eq!(
-                    status.signal(),
-                    Some(SIGKILL),
-                    "round {round}: the child ended by itself: {status}"
-                );
+                assert_eq!(status.signal(), Some(SIGKILL), "round {round}: the child exited: {status}");
             }
         }
         child.words.iter().for_each(|word| self.ledger.note(Word::read(&word)));

@@ -1,6 +1,6 @@
 //! Tests of a hub that is off for most of the day: these hours count for retention, too, and clocks that are wrong in
 //! between expire no event.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod clocked_hub;
 

@@ -1,5 +1,5 @@
 //! Tests of reading: start positions, order and batch sizes; from memory and from files.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 #[path = "common/gated.rs"]
@@ -166,7 +166,7 @@ async fn a_time_to_come_begins_with_the_first_event_that_is_not_before_it() {
             clocked.hub.producer().send(NewEvent::new("news")).await.unwrap();
         }
         assert_eq!([next(&mut reader, 1).await, next(&mut reader, 1).await], [[62], [63]]);
-        assert_eq!(reader.take_missed(), 0, "what is too early is not missed");
+        assert_eq!(reader.take_missed(), 0, "an event that is too early is not reported as missed");
     }
 }
 
@@ -245,7 +245,7 @@ async fn no_more_events_come_than_were_asked_for_and_no_batch_is_waited_for() {
         clocked.hub.producer().send_batch(Target::Any, (0..10).map(|_| NewEvent::new("door"))).await.unwrap();
         let mut reader = clocked.reader(StartPosition::Earliest).await;
         assert_eq!(next(&mut reader, 1).await, [0]);
-        assert_eq!(next(&mut reader, 0).await, [1], "nobody asks for nothing");
+        assert_eq!(next(&mut reader, 0).await, [1], "a request for no events returns one");
         assert_eq!(next(&mut reader, 3).await, [2, 3, 4]);
         assert_eq!(next(&mut reader, 100).await, [5, 6, 7, 8, 9]);
     }

@@ -2,7 +2,7 @@
 //!
 //! A killed process leaves its files as they are, so a copy of the folder of an open hub is what the next process finds.
 //! (Power failures are tested in `crashes.rs`.)
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[path = "common/copies.rs"]
 mod copies;

@@ -1,5 +1,5 @@
 //! Tests of retention: whole segments are deleted, by size and by age, and readers learn how many events they missed.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 
@@ -160,7 +160,7 @@ async fn a_reader_whose_position_is_gone_goes_on_at_the_oldest_kept_and_is_told(
             assert_eq!(slow.take_missed(), oldest - 1);
         }
         assert_eq!(went_on, oldest);
-        assert_eq!(slow.take_missed(), 0, "it is told once");
+        assert_eq!(slow.take_missed(), 0, "it is reported once");
         assert_eq!((next(&mut slow).await, slow.take_missed()), (oldest + 1, 0));
     }
 }
@@ -314,7 +314,7 @@ async fn readers_that_retention_overtakes_under_load_fail_never_and_count_what_t
                         let numbers: Vec<u64> = batch.events().map(|event| event.sequence.0).collect();
                         assert!(numbers[0] >= expected, "{} came again", numbers[0]);
                         missed -= numbers[0] - expected;
-                        assert_eq!(missed, 0, "what is missed before {} is what is told", numbers[0]);
+                        assert_eq!(missed, 0, "the events missed before {} are reported", numbers[0]);
                         expected = numbers[numbers.len() - 1] + 1;
                     }
                 });

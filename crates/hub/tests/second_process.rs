@@ -1,5 +1,5 @@
 //! Tests of two processes on one data folder: the second gets an error with the holder, and the lock once the first ends.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[path = "kill_parts/child_process.rs"]
 mod child_process;

@@ -1,5 +1,5 @@
 //! Tests of sending: partitions, refused events, receipts, and the guarantee of an acknowledgement.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 #[path = "common/gated.rs"]
@@ -273,10 +273,7 @@ async fn an_empty_batch_is_refused() {
 async fn a_partition_that_is_not_there_is_refused_with_the_number_of_those_that_are() {
     for (_namespace, hub) in every_kind(&homes(4)) {
         let refused = hub.producer().send_to(PartitionId(4), NewEvent::new("door")).await.unwrap_err();
-        assert_eq!(
-            refused.to_string(),
-            "hub \"homes\" has no partition 4; it has 4 partitions, numbered from 0"
-        );
+        assert_eq!(refused.to_string(), "hub \"homes\" has no partition 4; it has 4 in all, numbered from 0");
     }
 }
 
@@ -457,7 +454,7 @@ async fn enqueued_times_do_not_go_back_when_the_clock_does() {
         let other = hub.producer().send_to(PartitionId(1), NewEvent::new("a")).await.unwrap();
         assert_eq!(other.enqueued_at.0, 5_000_000, "a hub has one time for all partitions");
         clock.set(4_500_000);
-        assert_eq!(time(&hub).await, 5_500_000, "time goes on meanwhile");
+        assert_eq!(time(&hub).await, 5_500_000, "time continues meanwhile");
         let times: Vec<i64> = all(&hub, FIRST).await.iter().map(|event| event.enqueued_at.0).collect();
         assert!(times.is_sorted(), "{times:?}");
     }

@@ -1,5 +1,5 @@
 //! Runs the conformance suite of event sources on the embedded hub: on disk, relaxed, and in memory.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 

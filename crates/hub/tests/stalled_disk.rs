@@ -59,7 +59,7 @@ fn a_hub_describes_itself_while_a_commit_waits_for_the_disk() {
     let described = answered(&gate, move || asked.describe()).expect("an answer without the disk");
     assert_eq!((described.partitions, described.segments), (1, 1));
     sending.join().unwrap();
-    assert!(hub.describe().log_bytes > described.log_bytes, "the commit counts when it is there");
+    assert!(hub.describe().log_bytes > described.log_bytes, "the commit counts when it is stored");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn hubs_are_found_while_another_is_created_or_deleted() {
         waiting(&gate, move || drop(changed.create_hub(HubConfig::new("offices", 1).unwrap()).unwrap()));
     let asked = namespace.clone();
     let found = answered(&gate, move || (asked.hub("homes").is_ok(), asked.hub("offices").is_ok()));
-    assert_eq!(found, Some((true, false)), "what is not there yet is not found");
+    assert_eq!(found, Some((true, false)), "an event that is not stored yet is not found");
     creating.join().unwrap();
     let changed = namespace.clone();
     let deleting = waiting(&gate, move || changed.delete_hub("offices").unwrap());

@@ -3,7 +3,7 @@
 //!
 //! A version that validated neither headers nor footers wrote `tests/golden/v1-unvalidated`. This version refuses its
 //! messages, so it cannot write them again.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod common;
 #[path = "common/copies.rs"]

@@ -128,7 +128,7 @@ async fn start(
 ) -> Result<EventProcessorHost, BoxError> {
     let options = EventProcessorOptions {
         // Progress is saved by the transactions below, and by nobody else.
-        checkpoint: CheckpointPolicy::by_hand(),
+        checkpoint: CheckpointPolicy::manual(),
         max_batch_size: 10,
         ..EventProcessorOptions::default()
     };
@@ -212,9 +212,9 @@ async fn compare(pool: &PgPool, readings_each: u64) -> Result<(), BoxError> {
         }
     }
     match found.iter().zip(&expected).find(|(found, expected)| found != expected) {
-        Some((found, expected)) => Err(format!("there is {found:?} in place of {expected:?}").into()),
+        Some((found, expected)) => Err(format!("found {found:?} instead of {expected:?}").into()),
         None if found.len() != expected.len() => {
-            Err(format!("{} rows in place of {}", found.len(), expected.len()).into())
+            Err(format!("found {} rows instead of {}", found.len(), expected.len()).into())
         }
         None => Ok(()),
     }

@@ -8,7 +8,7 @@ pub use crate::azblob::fuzzing::blob;
 #[cfg(feature = "sqlite")]
 pub use crate::sqlite::fuzzing::{Cell, rows};
 use crate::text::{
-    read_founding, read_host, read_position, read_reason, write_founding, write_host, write_position,
+    read_host, read_origin, read_position, read_reason, write_host, write_origin, write_position,
     write_reason,
 };
 
@@ -17,8 +17,8 @@ pub fn texts(text: &str) {
     if let Ok(position) = read_position(text) {
         assert_eq!(read_position(&write_position(&position)), Ok(position));
     }
-    if let Ok(founding) = read_founding(text) {
-        assert_eq!(read_founding(&write_founding(&founding)), Ok(founding));
+    if let Ok(origin) = read_origin(text) {
+        assert_eq!(read_origin(&write_origin(&origin)), Ok(origin));
     }
     if let Ok(reason) = read_reason(text) {
         assert_eq!(read_reason(&write_reason(&reason)), Ok(reason));

@@ -108,14 +108,15 @@ fn without_password(url: &str) -> String {
 
 /// The account and the container, without credentials.
 fn without_key(text: &str) -> String {
-    if is_connection_string(text) {
+    let is_url = text.trim_start().to_ascii_lowercase().starts_with("azblob:");
+    if !is_url && is_connection_string(text) {
         let account = field(text, "AccountName").unwrap_or("…");
         return format!("azblob://{account}/{}", field(text, "Container").unwrap_or(DEFAULT_CONTAINER));
     }
     let (_, rest) = text.split_once("//").unwrap_or(("", text));
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    // Fields of a connection string in a URL: any part may be the key.
-    if rest.contains(';') {
+    // Fields of a connection string, or parameters without a question mark: any part may be the key.
+    if rest.contains([';', '=']) {
         return "azblob://…".to_owned();
     }
     // A misplaced key is not shown.
@@ -181,6 +182,7 @@ mod tests {
             ("azblob://contoso/leases/blue?neighbours=sdk", "azblob://contoso/leases/blue"),
             ("AZBLOB://ada:canary@contoso/leases?sig=canary", "azblob://contoso/leases"),
             ("azblob://contoso/leases;AccountKey=canary", "azblob://…"),
+            ("azblob://contoso/leases&sig=canary", "azblob://…"),
             ("AccountName=contoso;AccountKey=canary==;Container=leases", "azblob://contoso/leases"),
             (
                 "DefaultEndpointsProtocol=https;accountname=contoso;AccountKey=canary",

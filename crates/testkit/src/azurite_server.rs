@@ -3,7 +3,7 @@
 //! It is stopped when the process that started it is gone, however that ended: a shell waits for
 //! the end of its input, to which only that process can write.
 
-#![allow(clippy::unwrap_used, reason = "a test whose server does not start shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test whose server does not start fails by a panic")]
 
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -75,10 +75,10 @@ impl Azurite {
             if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
                 return;
             }
-            assert!(rustix::process::test_kill_process(self.server).is_ok(), "Azurite ended by itself");
+            assert!(rustix::process::test_kill_process(self.server).is_ok(), "Azurite exited");
             std::thread::sleep(Duration::from_millis(100));
         }
-        panic!("Azurite does not answer within a minute");
+        panic!("Azurite did not answer within a minute");
     }
 
     /// The URL of its blob service.

@@ -10,7 +10,7 @@ use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     StoreFuture, View,
 };
 
@@ -56,15 +56,15 @@ impl Store for CountingStore {
         self.count("groups").groups()
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        self.count("found").found(group, founding)
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        self.count("init_group").init_group(group, origin)
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
         self.count("view").view(group)
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         self.count("heartbeat").heartbeat(group, record)
     }
 
@@ -72,13 +72,13 @@ impl Store for CountingStore {
         self.count("retire").retire(group, host)
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        self.count("order").order(group, host, orders)
+        self.count("set_desired_state").set_desired_state(group, host, desired)
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -94,11 +94,11 @@ impl Store for CountingStore {
         self.count("renew").renew(group, duration, tokens)
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         self.count("transfer").transfer(group, request)
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         self.count("release").release(group, request)
     }
 
@@ -114,9 +114,9 @@ impl Store for CountingStore {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.count("history").history(group, partition, most)
+        self.count("history").history(group, partition, max)
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {

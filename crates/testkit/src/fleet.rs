@@ -181,7 +181,7 @@ impl TestFleet {
 
     /// Waits until every partition has an owner and the load is even.
     pub async fn until_balanced(&self) -> Result<(), GaveUp> {
-        self.until("the fleet did not come to balance", || self.is_balanced()).await
+        self.until("the fleet did not become balanced", || self.is_balanced()).await
     }
 
     /// Waits until a condition holds.
@@ -247,7 +247,7 @@ impl fmt::Debug for TestFleet {
                 write!(
                     f,
                     "  {:?} in {:?}: {:?}, finished {finished}",
-                    owned.partition, owned.epoch, owned.stage
+                    owned.partition, owned.epoch, owned.state
                 )?;
                 if let Some(failing) = &owned.failing {
                     write!(f, ", attempt {} failed: {}", failing.attempts, failing.error)?;

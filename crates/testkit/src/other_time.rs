@@ -1,6 +1,6 @@
 //! Runs a process with another clock: the environment variables for libfaketime.
 
-#![allow(clippy::unwrap_used, reason = "a test whose server does not start shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test whose server does not start fails by a panic")]
 
 use std::fs;
 use std::path::PathBuf;

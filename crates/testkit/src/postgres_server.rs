@@ -3,7 +3,7 @@
 //! It is stopped when the process that started it is gone, however that ended: a shell waits for
 //! the end of its input, to which only that process can write.
 
-#![allow(clippy::unwrap_used, reason = "a test whose server does not start shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test whose server does not start fails by a panic")]
 
 mod standby;
 
@@ -112,7 +112,7 @@ impl Server {
                 break;
             }
             // Another process may have taken the port.
-            assert!(attempt < 5, "the server does not start: {}", self.log());
+            assert!(attempt < 5, "the server did not start: {}", self.log());
         }
     }
 

@@ -9,7 +9,7 @@ use ephor_core::time::Timestamp;
 
 use crate::address::MAX_ADDRESS_LENGTH;
 use crate::condition::{Condition, Refusal};
-use crate::exchange::{Ask, Request, RequestId, write_request, write_response};
+use crate::exchange::{Request, RequestContent, RequestId, write_request, write_response};
 use crate::quote::quoted;
 
 const PUT_TOKEN: &str = "put-token";
@@ -76,8 +76,8 @@ impl<'a> PutToken<'a> {
     /// Appends the request to `into`.
     pub fn write(&self, id: &RequestId, reply_to: &str, into: &mut Vec<u8>) {
         let texts = [("operation", PUT_TOKEN), ("type", self.kind.name()), ("name", self.audience)];
-        let ask = Ask { texts: &texts, expires_at: self.expires_at, body: Some(self.token) };
-        write_request(id, reply_to, &ask, into);
+        let content = RequestContent { texts: &texts, expires_at: self.expires_at, body: Some(self.token) };
+        write_request(id, reply_to, &content, into);
     }
 }
 

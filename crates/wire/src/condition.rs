@@ -12,7 +12,7 @@ use std::fmt;
 use crate::quote::quoted;
 
 pub use errors::{open_error, receive_error, source_error};
-pub use holder::told_name;
+pub use holder::name_in_errors;
 pub use texts::Tracking;
 
 /// The maximum number of characters that a client keeps of a hub's text. A text of this length may have been

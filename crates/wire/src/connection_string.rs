@@ -301,7 +301,7 @@ fn split_endpoint(endpoint: &str) -> Result<(bool, Namespace, Option<u16>), Inva
     };
     let authority = rest.trim_end_matches('/');
     if authority.contains(['/', '@', '?', '#']) {
-        return Err(wrong("with more than a host and a port; the hub belongs into EntityPath"));
+        return Err(wrong("with more than a host and a port; the hub belongs in EntityPath"));
     }
     let (host, port) = match authority.rfind(':') {
         // The colons of an IPv6 address are in brackets.

@@ -164,30 +164,35 @@ fn expiration(value: Value<'_>) -> Option<Timestamp> {
 }
 
 /// The content of a request other than its id: text properties, an expiry time if there is one, and a body.
-pub(crate) struct Ask<'a> {
+pub(crate) struct RequestContent<'a> {
     pub(crate) texts: &'a [(&'a str, &'a str)],
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) body: Option<&'a str>,
 }
 
 /// Appends a request to `into`.
-pub(crate) fn write_request(id: &RequestId, reply_to: &str, ask: &Ask<'_>, into: &mut Vec<u8>) {
+pub(crate) fn write_request(
+    id: &RequestId,
+    reply_to: &str,
+    content: &RequestContent<'_>,
+    into: &mut Vec<u8>,
+) {
     let mut reply = Vec::new();
     encode::string(&mut reply, reply_to);
     write_properties(&[(MESSAGE_ID, &id.0), (REPLY_TO, &reply)], into);
     encode::described(into, descriptor::APPLICATION_PROPERTIES.into());
     let map = encode::begin(into);
-    for (name, text) in ask.texts {
+    for (name, text) in content.texts {
         encode::string(into, name);
         encode::string(into, text);
     }
-    if let Some(time) = ask.expires_at {
+    if let Some(time) = content.expires_at {
         encode::string(into, "expiration");
         encode::timestamp(into, time.0);
     }
-    encode::end_map(into, map, ask.texts.len() + usize::from(ask.expires_at.is_some()));
+    encode::end_map(into, map, content.texts.len() + usize::from(content.expires_at.is_some()));
     encode::described(into, descriptor::AMQP_VALUE.into());
-    match ask.body {
+    match content.body {
         Some(text) => encode::string(into, text),
         None => encode::null(into),
     }

@@ -13,7 +13,7 @@ use ephor_core::time::Timestamp;
 
 use crate::annotations::{signed, write_offset};
 use crate::condition::{Condition, Refusal, texts};
-use crate::exchange::{Ask, Request, RequestId, Response, write_request, write_response};
+use crate::exchange::{Request, RequestContent, RequestId, Response, write_request, write_response};
 
 /// The time of the last event that the service reports for a partition that never had one: 0001-01-01.
 pub const NEVER: Timestamp = Timestamp(-62_135_596_800_000);
@@ -99,7 +99,7 @@ impl Query {
         let mut texts = vec![("operation", READ), ("type", kind), ("name", self.hub().as_str())];
         texts.extend(number.as_deref().map(|number| ("partition", number)));
         texts.extend(token.map(|token| ("security_token", token)));
-        write_request(id, reply_to, &Ask { texts: &texts, expires_at: None, body: None }, into);
+        write_request(id, reply_to, &RequestContent { texts: &texts, expires_at: None, body: None }, into);
     }
 }
 

@@ -109,6 +109,36 @@ fn all_fields_stand_in_their_order_with_their_types() {
 }
 
 #[test]
+fn an_application_property_is_of_a_simple_type() {
+    let event = |value: &'static [u8]| NewEvent {
+        properties: properties([("p", Value::Encoded(Bytes::from_static(value)))]),
+        ..NewEvent::default()
+    };
+    for simple in [b"\x74\x01\x02\x03\x04".as_slice(), b"\x00\xa3\x01d\x55\x01", b"\xa1\x01t"] {
+        written(&event(simple)).unwrap();
+    }
+    let why = "it is a list, a map or an array, which many readers cannot decode here";
+    for compound in
+        [b"\x45".as_slice(), b"\xc1\x01\x00", b"\xe0\x03\x01\x56\x01", b"\x00\xa3\x01d\xc0\x02\x01\x41"]
+    {
+        let refused = written(&event(compound)).unwrap_err();
+        assert_eq!(refused, Unencodable { name: "p".into(), why }, "{compound:02x?}");
+    }
+}
+
+#[test]
+fn elements_that_take_no_bytes_are_counted_over_all_properties() {
+    let nulls = || Value::Encoded(Bytes::from_static(b"\xe0\x02\xff\x40"));
+    let event = |count: usize| {
+        let system_properties = (0..count).map(|number| (format!("n{number}"), nulls())).collect();
+        NewEvent { system_properties, ..NewEvent::default() }
+    };
+    written(&event(4)).unwrap();
+    let refused = written(&event(5)).unwrap_err();
+    assert_eq!((&*refused.name, refused.why), ("n4", ephor_amqp::check::TOO_MANY_EMPTY));
+}
+
+#[test]
 fn what_a_field_cannot_hold_is_refused() {
     let int = || Value::Int(1);
     for (name, value, why) in [
@@ -149,7 +179,7 @@ fn a_name_that_is_there_twice_is_refused() {
         ] {
             assert_eq!(
                 written(&event).unwrap_err(),
-                Unencodable { name: "twice".into(), why: "it is there twice" }
+                Unencodable { name: "twice".into(), why: "it occurs twice" }
             );
         }
     }

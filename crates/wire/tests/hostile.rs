@@ -11,17 +11,17 @@ use proptest::prelude::*;
 fn message() -> Vec<u8> {
     let event = NewEvent {
         body: vec![b'x'; 300].into(),
-        properties: [
-            ("text", Value::from("t")),
-            ("long", "l".repeat(300).as_str().into()),
+        properties: [("text", Value::from("t")), ("long", "l".repeat(300).as_str().into())]
+            .into_iter()
+            .collect(),
+        system_properties: [
+            ("note", Value::from("n")),
             ("list", Value::Encoded(Bytes::from_static(b"\xc0\x02\x01\x41"))),
             ("array", Value::Encoded(Bytes::from_static(b"\xf0\0\0\0\x09\0\0\0\x01\x70\0\0\0\x07"))),
+            ("content-type", "text/plain".into()),
         ]
         .into_iter()
         .collect(),
-        system_properties: [("note", Value::from("n")), ("content-type", "text/plain".into())]
-            .into_iter()
-            .collect(),
         ..NewEvent::default()
     };
     let mut bytes = Vec::new();

@@ -66,7 +66,7 @@ test("Ctrl-C: the page says that it has ended, and nothing is lost", async () =>
   await all("it has ended", banner);
   assert.deepEqual(await Promise.all(pages.map(lastWord)), [true, true, true], "said, not guessed from silence");
   assert.equal(await code, 0, demo.says);
-  assert.match(demo.says, /lost 0, invented 0, homes that differ 0/);
+  assert.match(demo.says, /lost 0, unexpected 0, homes that differ 0/);
   const unanswered = /^(a failed request|console): .*net::ERR_/;
   assert.deepEqual(window.wrong.filter((wrong) => !unanswered.test(wrong)), [], "nothing but that nobody answers");
 });

@@ -131,7 +131,7 @@ scene("failure: a host is killed, and the others take its partitions", async () 
   await until("others have what it had", () => board(operator), (columns) => taken(columns, "host-3", lost));
   await until("six hosts share", () => shares(operator), both("3-3-3-3-2-2"));
   const changes = await text(operator, "changes");
-  assert.match(changes, /goes from host-3 to host-\d, epoch \d+: its owner stopped renewing/);
+  assert.match(changes, /moves from host-3 to host-\d, epoch \d+: its owner stopped renewing/);
 });
 
 scene("resume: a host paused beyond its lease is fenced, and begins anew", async () => {
@@ -159,7 +159,7 @@ scene("resume: a host paused beyond its lease is fenced, and begins anew", async
 
 scene("resume: the hub is killed and comes back", async () => {
   await operator.getByRole("button", { name: "Restart the hub" }).click();
-  await until("the answer", () => text(operator, "toast"), (says) => says.startsWith("the hub was killed and is back"));
+  await until("the answer", () => text(operator, "toast"), (says) => says.startsWith("the hub was killed and is running again"));
   await until("it is up", () => text(operator, "hub"), (says) => says === "● up");
   const sent = await count(city, "audit-sent");
   await until("sensors go on", () => count(city, "audit-processed"), (now) => now > sent + 2 * RATE);
@@ -188,7 +188,7 @@ scene("residents: a home by its number, and one with an alarm from the feed", as
   assert.ok(heard >= 0 && minutes.length === 1440, "the day has minutes in which the home was heard of");
   const strip = await home.locator("#today svg").boundingBox();
   await home.mouse.move(strip.x + (heard + 0.5) / 1440 * strip.width, strip.y + strip.height / 2);
-  assert.match(await text(home, "minute"), /^\d\d:\d\d: .*heard of/);
+  assert.match(await text(home, "minute"), /^\d\d:\d\d: .*heard/);
 
   await home.goto("/");
   const alarm = home.locator("#alarms > li[data-state=open] a").first();
@@ -229,7 +229,7 @@ test("the end: Ctrl-C, the page says so, nothing is lost", async () => {
   await until("the page says that it is over", () => city.locator("#banner").isVisible());
   assert.match(await text(city, "banner"), /^The demo has ended/);
   assert.equal(await code, 0, demo.says);
-  const [, sent, processed] = demo.says.match(/sent (\d+), processed (\d+), lost 0, invented 0, homes that differ 0/) ?? [];
+  const [, sent, processed] = demo.says.match(/sent (\d+), processed (\d+), lost 0, unexpected 0, homes that differ 0/) ?? [];
   assert.ok(sent > 0 && sent === processed, demo.says);
   const refused = /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/;
   assert.deepEqual(window.wrong.filter((wrong) => !refused.test(wrong)), [], "nothing but that nobody answers");

@@ -8,7 +8,7 @@ use ephor::BoxError;
 
 /// Stands in every folder of a demo: only such a folder is replaced.
 const MARK: &str = "ephor-demo.txt";
-const WORDS: &str = "Everything in this folder belongs to a demo of Ephor, and is replaced by the next.\n";
+const WORDS: &str = "This folder belongs to a demo of Ephor. The next demo replaces everything in it.\n";
 
 /// The folder of a demo that runs. No other demo takes it before this is dropped.
 #[derive(Debug)]
@@ -27,12 +27,12 @@ pub(crate) fn prepare(folder: &Path) -> Result<Folder, BoxError> {
         fs::remove_dir_all(folder).map_err(|error| failed("remove", error))?;
     } else if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(format!(
-            "{} is not empty and was not made by a demo; name another folder with --data",
+            "{} is not empty and was not created by a demo; use another folder with --data",
             folder.display()
         )
         .into());
     }
-    fs::create_dir_all(folder).map_err(|error| failed("make", error))?;
+    fs::create_dir_all(folder).map_err(|error| failed("create", error))?;
     fs::write(&mark, WORDS).map_err(|error| failed("write to", error))?;
     Ok(Folder { path: std::path::absolute(folder)?, _held: hold(&mark, folder)? })
 }
@@ -41,10 +41,11 @@ pub(crate) fn prepare(folder: &Path) -> Result<Folder, BoxError> {
 fn hold(mark: &Path, folder: &Path) -> Result<File, BoxError> {
     let file = File::open(mark).map_err(|error| format!("cannot read {}: {error}", mark.display()))?;
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => {
-            Err(format!("a demo runs in {}; end it, or name another folder with --data", folder.display())
-                .into())
-        }
+        Err(TryLockError::WouldBlock) => Err(format!(
+            "another demo is running in {}; stop it, or use another folder with --data",
+            folder.display()
+        )
+        .into()),
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
     }
 }
@@ -63,7 +64,7 @@ mod tests {
         assert!(!folder.join("old").exists());
         fs::write(place.path().join("mine"), "x").unwrap();
         let error = prepare(place.path()).unwrap_err().to_string();
-        assert!(error.contains("was not made by a demo"), "{error}");
+        assert!(error.contains("was not created by a demo"), "{error}");
         assert!(place.path().join("mine").exists());
     }
 
@@ -74,7 +75,7 @@ mod tests {
         let running = prepare(&folder).unwrap();
         fs::write(folder.join("results"), "x").unwrap();
         let error = prepare(&folder).unwrap_err().to_string();
-        assert!(error.starts_with("a demo runs in ") && error.contains("--data"), "{error}");
+        assert!(error.starts_with("another demo is running in ") && error.contains("--data"), "{error}");
         assert!(folder.join("results").exists(), "nothing of it was removed");
         drop(running);
         prepare(&folder).unwrap();

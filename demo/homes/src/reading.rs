@@ -70,7 +70,7 @@ pub struct Reading {
 
 /// The error for an event that is not a reading.
 #[derive(Debug, thiserror::Error)]
-#[error("this is no reading: {0}")]
+#[error("this is not a reading: {0}")]
 pub struct NoReading(#[from] serde_json::Error);
 
 impl Reading {
@@ -84,7 +84,7 @@ impl Reading {
     pub fn decode(body: &[u8]) -> Result<Self, NoReading> {
         let reading: Self = serde_json::from_slice(body)?;
         if reading.home >= MAX_HOMES {
-            let why = format!("there is no home {}; homes are numbered below {MAX_HOMES}", reading.home);
+            let why = format!("there is no home {}; homes have numbers below {MAX_HOMES}", reading.home);
             return Err(NoReading(serde::de::Error::custom(why)));
         }
         Ok(reading)
@@ -131,7 +131,7 @@ mod tests {
         let text = std::str::from_utf8(&body).unwrap();
         assert!(text.contains(r#""sensor":"carbon_monoxide""#), "{text}");
         assert!(
-            Reading::decode(b"{\"home\":-1}").unwrap_err().to_string().starts_with("this is no reading: ")
+            Reading::decode(b"{\"home\":-1}").unwrap_err().to_string().starts_with("this is not a reading: ")
         );
     }
 

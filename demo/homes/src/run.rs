@@ -68,15 +68,16 @@ pub struct DemoOptions {
 pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Result<Summary, BoxError> {
     if !options.page.ip().is_loopback() {
         return Err(format!(
-            "{} can be reached from other machines; the page is for this one alone",
+            "{} can be reached from other machines, but the page is for this machine only: use --page \
+             127.0.0.1:8233",
             options.page
         )
         .into());
     }
     let listener = TcpListener::bind(options.page).await.map_err(|error| {
         format!(
-            "cannot listen on {}: {error}; is a demo running there? A second one needs a page and a \
-             folder of its own: --page 127.0.0.1:0 --data OTHER",
+            "cannot listen on {}: {error}; is a demo running there? A second demo needs its own page and \
+             folder: --page 127.0.0.1:0 --data OTHER",
             options.page
         )
     })?;
@@ -98,7 +99,8 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
     let partitions = source.hub_properties().await?.partitions.len();
     if partitions != PARTITIONS as usize {
         return Err(format!(
-            "the demo wants a hub with {PARTITIONS} partitions, and this one has {partitions}"
+            "the demo needs a hub with {PARTITIONS} partitions, and this hub has {partitions}: use another \
+             hub"
         )
         .into());
     }
@@ -143,7 +145,7 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
         let stopped = async {
             stopped.await;
             state.end();
-            say("stopping: what was sent is waited for; Ctrl-C again does not wait");
+            say("stopping: waiting until all readings are processed; press Ctrl-C again to stop immediately");
         };
         let sent = sensors.run(stopped, LAST_READINGS).await;
         if !sent.is_clean() {
@@ -222,7 +224,8 @@ async fn groups_exist(source: &EventHubs) -> Result<(), BoxError> {
         let probe = OpenRequest::probe(&group.parse()?, PartitionId(0), "ephor-demo");
         let missing = |error| {
             format!(
-                "the hub needs the consumer groups {CONSOLIDATE} and {ALARMS}, and {group} cannot be read: {error}"
+                "the hub needs the consumer groups {CONSOLIDATE} and {ALARMS}, but {group} cannot be read: \
+                 {error}"
             )
         };
         source.open(probe).await.map_err(missing)?.close().await;
@@ -244,12 +247,14 @@ async fn owned(state: &DemoState, from_latest: bool) -> Result<(), BoxError> {
             return Ok(());
         }
         if let Some(lines) = state.fleet.lock().await.all_dead() {
-            return Err(format!("the hosts do not start:\n{lines}").into());
+            return Err(format!("the hosts did not start:\n{lines}").into());
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(format!("not all partitions have an owner within {FIRST_OWNERS:?}; the logs of the hosts say why")
-        .into())
+    Err(format!(
+        "some partitions have no owner after {FIRST_OWNERS:?}; see the logs of the hosts in the demo's folder"
+    )
+    .into())
 }
 
 /// Waits until the results say all that was sent, as long as they get any further.
@@ -270,12 +275,12 @@ async fn settled(view: &View) {
 }
 
 fn banner(options: &DemoOptions, folder: &Path, page: SocketAddr) {
-    let hub =
-        options.hub.as_ref().map_or("one of its own, in a process of its own", |_| "the one that was named");
+    let hub = options.hub.as_ref().map_or("started by the demo, as a separate process", |_| "the given one");
     let results = if options.results.is_some() { "in the storage account" } else { "in the folder results" };
     say(&format!(
-        "\n  page     http://{page}/\n  homes    {}, three sensors each, a reading a minute, time x{}\n  hosts    {}, each a \
-         process\n  hub      {hub}\n  results  {results}\n  folder   {}, with the log of every process\n\nCtrl-C ends all of it.",
+        "\n  page     http://{page}/\n  homes    {}, three sensors each, a reading a minute, time \
+         x{}\n  hosts    {}, each a separate process\n  hub      {hub}\n  results  {results}\n  folder   {}, \
+         with the log of every process\n\nCtrl-C stops everything.",
         options.homes,
         options.speed,
         options.hosts,

@@ -33,7 +33,8 @@ impl fmt::Display for Summary {
         let lost = sent.saturating_sub(processed);
         writeln!(
             f,
-            "sent {sent}, processed {processed}, lost {lost}, invented {invented}, homes that differ {homes_behind}"
+            "sent {sent}, processed {processed}, lost {lost}, unexpected {invented}, homes that differ \
+             {homes_behind}"
         )?;
         writeln!(
             f,
@@ -72,7 +73,7 @@ mod tests {
             assert!(!of(wrong).is_right(), "{wrong:?}");
         }
         let text = of(Audit { sent: 7, processed: 5, replayed: 3, ..audit }).to_string();
-        assert!(text.starts_with("sent 7, processed 5, lost 2, invented 0"), "{text}");
+        assert!(text.starts_with("sent 7, processed 5, lost 2, unexpected 0"), "{text}");
         assert!(text.contains("delivered again 3: each counted once"), "{text}");
     }
 }

@@ -137,7 +137,7 @@ async fn the_first_paint_is_never_empty() {
     assert!(operator.contains("16 of 16 partitions owned (4-3-3-3-3)"));
     // A tile and a template.
     assert_eq!(operator.matches("class=\"tile\"").count(), 32 + 1);
-    assert!(operator.contains("data-action=\"kill_host\"") && operator.contains("without a word"));
+    assert!(operator.contains("data-action=\"kill_host\"") && operator.contains("Its process is killed."));
 }
 
 #[tokio::test]
@@ -421,7 +421,7 @@ async fn nothing_is_sent_for_nothing() {
     // A city of which nothing is known yet has its words, too.
     let city = site.get("/").await.body;
     assert!(city.contains("waiting for the first data") && city.contains("No reading has been sent yet."));
-    assert!(site.get("/operator").await.body.contains("No host runs."));
+    assert!(site.get("/operator").await.body.contains("No host is running."));
 }
 
 #[tokio::test]

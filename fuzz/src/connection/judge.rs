@@ -7,9 +7,9 @@ use ephor_amqp::performative::{Performative, Sasl};
 /// A connection ends at most once, no event comes after that, and no byte makes more than one event.
 pub(super) fn told(told: &[Event], heard: usize) {
     let ends = told.iter().filter(|event| matches!(event, Event::Closed(_))).count();
-    assert!(ends <= 1, "it ended {ends} times: {told:?}");
+    assert!(ends <= 1, "the connection ended {ends} times: {told:?}");
     if ends == 1 {
-        assert!(matches!(told.last(), Some(Event::Closed(_))), "something came after the end: {told:?}");
+        assert!(matches!(told.last(), Some(Event::Closed(_))), "an event follows the end: {told:?}");
     }
     assert!(told.len() <= heard.saturating_add(8), "{} events of {heard} bytes", told.len());
 }
@@ -22,12 +22,12 @@ pub(super) fn answers(told: &[Event], mut answers: &[u8]) {
     });
     let largest = peer.unwrap_or(MIN_MAX_FRAME_SIZE).max(MIN_MAX_FRAME_SIZE);
     while !answers.is_empty() {
-        let header = answers.first_chunk::<HEADER_SIZE>().expect("no answer is cut");
+        let header = answers.first_chunk::<HEADER_SIZE>().expect("the answer is complete");
         if Protocol::of(*header).is_some() {
             answers = &answers[HEADER_SIZE..];
             continue;
         }
-        let header = FrameHeader::read(answers, u32::MAX).expect("a frame").expect("a whole header");
+        let header = FrameHeader::read(answers, u32::MAX).expect("a frame").expect("a complete header");
         let body = &answers[header.body..header.size];
         if header.kind == TYPE_SASL {
             Sasl::read(body).expect("a frame of the SASL layer");

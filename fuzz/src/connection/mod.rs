@@ -29,8 +29,16 @@ fn run(side: Side, data: &[u8]) {
     for piece in pieces(said) {
         in_pieces.hear(piece);
     }
-    assert_eq!(comparable(&at_once.told), comparable(&in_pieces.told), "in pieces something else happens");
-    assert_eq!(at_once.connection.output(), in_pieces.connection.output(), "in pieces the answer is another");
+    assert_eq!(
+        comparable(&at_once.told),
+        comparable(&in_pieces.told),
+        "input in pieces gives the same events"
+    );
+    assert_eq!(
+        at_once.connection.output(),
+        in_pieces.connection.output(),
+        "input in pieces gives the same output"
+    );
     judge::told(&at_once.told, said.len());
     let unread = at_once.connection.output().to_vec();
     judge::answers(&at_once.told, &unread);
@@ -76,29 +84,29 @@ fn lose(mut owner: Owner) {
     owner.hear(&[]);
     assert!(owner.connection.is_finished());
     judge::told(&owner.told, usize::MAX);
-    assert!(matches!(owner.told.last(), Some(Event::Closed(_))), "it ended, and nobody was told");
+    assert!(matches!(owner.told.last(), Some(Event::Closed(_))), "the end is reported");
 }
 
 /// The time after which a connection without input must have ended.
-const LONGEST_PATIENCE: std::time::Duration = std::time::Duration::from_secs(8 * 3_600);
+const MAX_SILENCE: std::time::Duration = std::time::Duration::from_secs(8 * 3_600);
 
 /// The maximum number of timer events: a peer may ask for many heartbeats.
-const MOST_LOOKS: u32 = 1_000_000;
+const MAX_STEPS: u32 = 1_000_000;
 
 /// No more input comes: the connection must time out, whatever came before.
 fn wait(mut owner: Owner) {
     let mut answers = Vec::new();
     // Call it at its own deadlines: a call that comes hours late would give the peer more time.
     let mut now = std::time::Duration::ZERO;
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..MAX_STEPS {
         let Some(due) = owner.connection.next_deadline() else { break };
         now = now.max(due);
-        assert!(now < LONGEST_PATIENCE, "after {now:?} of silence: {:?}", owner.connection);
+        assert!(now < MAX_SILENCE, "after {now:?} of silence: {:?}", owner.connection);
         owner.connection.on_time(now);
         owner.hear(&[]);
         owner.write(&mut answers);
     }
     assert!(owner.connection.is_finished(), "after {now:?} of silence: {:?}", owner.connection);
     assert_eq!(owner.connection.next_deadline(), None);
-    assert!(matches!(owner.told.last(), Some(Event::Closed(_))), "it ended, and nobody was told");
+    assert!(matches!(owner.told.last(), Some(Event::Closed(_))), "the end is reported");
 }

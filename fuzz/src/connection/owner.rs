@@ -47,7 +47,7 @@ impl Setup {
             unsettled: 4,
             incomplete: 6_000,
             output: 3_000,
-            output_when_deaf: 8_000,
+            output_to_pause_reading: 8_000,
             ..Limits::default()
         }
     }

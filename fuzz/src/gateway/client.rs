@@ -70,7 +70,7 @@ impl Client {
         let mut bytes = Vec::new();
         message::encode(&NewEvent::new(self.body()), &mut bytes).expect("an event");
         let sent = self.driver.connection().send(to.link, 0, false, &[&bytes]);
-        let Sent::Sent(number) = sent else { panic!("the gateway takes nothing: {sent:?}") };
+        let Sent::Sent(number) = sent else { panic!("the gateway accepts nothing: {sent:?}") };
         let outcome = self.wait(|event| match event {
             Event::Settled { first, last, outcome, .. } if (*first..=*last).contains(&number) => {
                 Some(outcome.clone())
@@ -85,9 +85,9 @@ impl Client {
         while self.deliveries.is_empty() {
             self.wait(|event| matches!(event, Event::Delivery(_)).then_some(())).await;
         }
-        let delivery = self.deliveries.pop_front().expect("one has come");
+        let delivery = self.deliveries.pop_front().expect("a delivery has arrived");
         let (event, _) = received(&delivery.payload).expect("an event");
-        assert_eq!(event.body, self.body(), "nobody else sends here");
+        assert_eq!(event.body, self.body(), "no other client sends here");
     }
 
     pub(super) async fn close(&mut self) {
@@ -104,7 +104,7 @@ impl Client {
             let event = self.driver.next().await.expect("the connection lasts");
             assert!(
                 !matches!(event, Event::Closed(_) | Event::Ended { .. } | Event::Detached { .. }),
-                "a client that behaves is refused: {event:?}"
+                "a client that keeps the rules is refused: {event:?}"
             );
             let found = wanted(&event);
             if let Event::Delivery(delivery) = event {

@@ -44,7 +44,7 @@ impl Server {
         }
         let gateway = Gateway::new(Arc::new(namespace), GatewayConfig::default()).expect("a gateway");
         let mut tasks = JoinSet::new();
-        let bystander = runtime.block_on(within("a client that nobody disturbs", async {
+        let bystander = runtime.block_on(within("an undisturbed client", async {
             let stream = connect(&gateway, &mut tasks);
             let mut bystander = Client::open(stream).await;
             let sender = bystander.sender(QUIET_HUB).await;
@@ -63,14 +63,14 @@ impl Server {
         let ((), heard) = self.runtime.block_on(within("the end of a conversation", async move {
             tokio::join!(Box::pin(gateway.serve_stream(theirs, peer())), talk(ours, said))
         }));
-        assert!(self.tasks.try_join_next().is_none(), "the bystander was thrown out");
+        assert!(self.tasks.try_join_next().is_none(), "the gateway disconnected the other client");
         heard
     }
 
     /// Checks that the bystander and a new client are served; panics if not.
     pub(super) fn answers(&mut self) {
         let Self { runtime, gateway, bystander: (bystander, sender), tasks, .. } = self;
-        runtime.block_on(within("an answer to those who behave", async {
+        runtime.block_on(within("an answer to a client that keeps the rules", async {
             bystander.send(*sender).await;
             bystander.receive().await;
             let mut newcomer = Client::open(connect(gateway, tasks)).await;
@@ -125,10 +125,10 @@ async fn quiet() {
     tokio::time::sleep(QUIET).await;
 }
 
-#[expect(clippy::disallowed_methods, reason = "what hangs says nothing")]
+#[expect(clippy::disallowed_methods, reason = "a task that hangs must fail the test")]
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let Ok(done) = tokio::time::timeout(PATIENCE, future).await else {
-        panic!("{what} should have come long ago")
+        panic!("timeout: waiting for {what}")
     };
     done
 }

@@ -72,7 +72,7 @@ impl Line {
             last_told: -1,
             attached: 0,
         };
-        let told = line.attached(link).await.properties.expect("what the gateway knows of the producer");
+        let told = line.attached(link).await.properties.expect("the properties of the producer");
         let Some(Value::Int(last)) = told.get("com.microsoft:producer-sequence-number") else {
             panic!("{told:?}")
         };
@@ -91,7 +91,7 @@ impl Line {
             encode::binary(&mut batch, &self.event(number));
         }
         let sent = self.driver.connection().send(self.link, MESSAGE_FORMAT, false, &[&batch]);
-        let Sent::Sent(delivery) = sent else { panic!("the gateway takes nothing: {sent:?}") };
+        let Sent::Sent(delivery) = sent else { panic!("the gateway accepts nothing: {sent:?}") };
         self.waiting.insert(delivery, first..first + count);
         // Frames are read in order, and the gateway begins earlier sends before it reads on.
         self.attached += 1;

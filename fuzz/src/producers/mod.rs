@@ -137,7 +137,10 @@ impl Life<'_> {
             let line = Line::open(self.door, self.producer).await;
             let stored = self.door.numbers_from(self.begin, self.producer).await;
             let told = line.last_told;
-            assert!((0..=told).all(|number| stored.contains(&number)), "told {told}; stored are {stored:?}");
+            assert!(
+                (0..=told).all(|number| stored.contains(&number)),
+                "{told} is the last acknowledged number, but only {stored:?} are stored"
+            );
             self.line = Some(line);
         }
         let first = (self.known.next - back).max(0);
@@ -152,7 +155,7 @@ impl Life<'_> {
     async fn check(&self) {
         let stored = self.door.numbers_from(self.begin, self.producer).await;
         for number in &self.known.acknowledged {
-            assert!(stored.contains(number), "{number} was acknowledged; stored are {stored:?}");
+            assert!(stored.contains(number), "{number} was acknowledged, but only {stored:?} are stored");
         }
         let once: BTreeSet<_> = stored.iter().collect();
         assert_eq!(once.len(), stored.len(), "stored twice: {stored:?}");

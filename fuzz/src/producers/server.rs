@@ -87,10 +87,10 @@ impl Door {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "what hangs says nothing")]
+#[expect(clippy::disallowed_methods, reason = "a task that hangs must fail the test")]
 pub(super) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     let Ok(done) = tokio::time::timeout(PATIENCE, future).await else {
-        panic!("{what} should have come long ago")
+        panic!("timeout: waiting for {what}")
     };
     done
 }

@@ -5,7 +5,7 @@ mod naive;
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use ephor_amqp::validate::{keep_valid, validate};
+use ephor_amqp::validate::{conform, keep_valid, validate};
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, Producer};
@@ -27,17 +27,19 @@ fn producer() -> (LocalNamespace, Producer) {
 /// Runs one input.
 pub fn run(data: &[u8]) {
     let taken = PRODUCER.with_borrow(|(_, producer)| producer.batch().push_message(None, data).is_ok());
-    match validate(data) {
-        Ok(_) => {
-            assert!(taken, "valid, and refused");
-            decode(&Bytes::copy_from_slice(data)).expect("what is valid can be decoded");
-            naive::read_message(data);
+    match conform(data) {
+        Ok(conforming) => {
+            assert!(taken, "a valid message is accepted");
+            assert!(conforming.len() == data.len() && validate(&conforming).is_ok());
+            assert_eq!(validate(data).is_ok(), *conforming == *data, "a valid message is not changed");
+            decode(&Bytes::copy_from_slice(&conforming)).expect("a valid message can be decoded");
+            naive::read_message(&conforming);
         }
         Err(malformed) => assert!(!taken && malformed.at <= data.len(), "{malformed}"),
     }
     let (kept, malformed) = keep_valid(data);
-    assert_eq!(malformed.is_none(), taken, "what is valid is left as it is");
-    assert!(malformed.is_some() || *kept == *data);
+    assert_eq!(malformed.is_none(), taken, "nothing is left out of what is valid");
+    assert!(validate(data).is_err() || *kept == *data, "a valid message is not changed");
     read_as_delivered(&kept);
 }
 
@@ -51,8 +53,8 @@ fn read_as_delivered(stored: &[u8]) {
         metrics: None,
     };
     let mut delivered = Vec::new();
-    deliver(stored, &stamp, &mut delivered).expect("what is kept can be delivered");
-    validate(&delivered).expect("what is delivered is valid");
+    deliver(stored, &stamp, &mut delivered).expect("a stored message can be delivered");
+    validate(&delivered).expect("a delivered message is valid");
     naive::read_message(&delivered);
-    received(&delivered.into()).expect("what is delivered can be received");
+    received(&delivered.into()).expect("a delivered message can be received");
 }

@@ -20,8 +20,7 @@ pub(crate) fn rich() -> NewEvent {
         properties: [
             ("text", Value::from("t")),
             ("long", "l".repeat(300).as_str().into()),
-            ("list", Value::Encoded(Bytes::from_static(b"\xc0\x02\x01\x41"))),
-            ("array", Value::Encoded(Bytes::from_static(b"\xf0\0\0\0\x09\0\0\0\x01\x70\0\0\0\x07"))),
+            ("decimal", Value::Encoded(Bytes::from_static(b"\x74\x01\x02\x03\x04"))),
             ("number", Value::Int(-300)),
             ("float", Value::Float(1.5)),
             ("none", Value::Null),
@@ -30,6 +29,8 @@ pub(crate) fn rich() -> NewEvent {
         .collect(),
         system_properties: [
             ("note", Value::from("n")),
+            ("list", Value::Encoded(Bytes::from_static(b"\xc0\x02\x01\x41"))),
+            ("array", Value::Encoded(Bytes::from_static(b"\xf0\0\0\0\x09\0\0\0\x01\x70\0\0\0\x07"))),
             ("message-id", Value::Uuid([9; 16])),
             ("content-type", "text/plain".into()),
             ("creation-time", Value::Time(Timestamp(2))),
@@ -98,6 +99,15 @@ pub(crate) fn stored() -> Seeds {
             ("footer-nested", footer(&nested)),
             ("footer-described", footer(&described)),
             ("footer-of-many-nulls", footer(b"\xf0\0\0\0\x05\xff\xff\xff\xff\x40")),
+            (
+                "footer-of-many-arrays",
+                footer(&[&b"\xc0\x15\x05"[..], &b"\xe0\x02\xff\x40".repeat(5)].concat()),
+            ),
+            ("footer-with-a-string", [BODY, b"\x00\x53\x78\xc1\x05\x02\xa1\x01k\x41"].concat()),
+            ("footer-before-the-body", [b"\x00\x53\x78\xc1\x05\x02\xa1\x01k\x41", BODY].concat()),
+            ("property-with-a-symbol", [b"\x00\x53\x74\xc1\x05\x02\xa3\x01k\x41", BODY].concat()),
+            ("property-of-a-list", [b"\x00\x53\x74\xc1\x09\x04\xa1\x01k\x45\xa1\x01l\x41", BODY].concat()),
+            ("subject-as-a-symbol", [b"\x00\x53\x73\xc0\x07\x04\x40\x40\x40\xa3\x01k", BODY].concat()),
             ("footer-of-an-array", footer(b"\xe0\x06\x02\xa3\x01a\x01b")),
             (
                 "body-of-an-array-with-a-descriptor",

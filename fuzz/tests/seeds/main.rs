@@ -75,7 +75,7 @@ fn every_seed_is_in_the_corpus_as_it_is_made() {
         for ((name, kept), (_, made)) in kept.iter().zip(&made) {
             assert!(
                 kept == made,
-                "{}/{name} is made differently: write it with EPHOR_FUZZ_WRITE=1",
+                "{}/{name} differs from its generator: write it with EPHOR_FUZZ_WRITE=1",
                 target.name
             );
         }

@@ -19,7 +19,7 @@ const KILLS: usize = 3;
 /// Between two tries to connect.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A send that takes longer is given up: in this library one that is under way may not notice that the peer is gone.
-const LONGEST_SEND: Duration = Duration::from_secs(1);
+const MAX_SEND_TIME: Duration = Duration::from_secs(1);
 
 /// Asks the runner, which owns the server, and waits until it is back.
 async fn restart_server() -> Result<(), Failure> {
@@ -41,7 +41,7 @@ impl Persistent {
     }
 
     async fn send(&mut self, text: &str) {
-        while !matches!(tokio::time::timeout(LONGEST_SEND, self.try_to(text)).await, Ok(Ok(()))) {
+        while !matches!(tokio::time::timeout(MAX_SEND_TIME, self.try_to(text)).await, Ok(Ok(()))) {
             self.link = None;
             tokio::time::sleep(PAUSE).await;
         }

@@ -18,7 +18,7 @@ const HUB: &str = "rust-sdk-restart";
 const KILLS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(50);
 /// A send that takes longer is given up: one that is under way may not notice that the peer is gone.
-const LONGEST_SEND: Duration = Duration::from_secs(2);
+const MAX_SEND_TIME: Duration = Duration::from_secs(2);
 
 fn patient() -> Result<Way, Failure> {
     Ok(Way { retries: tries(100), ..Way::given()? })
@@ -44,7 +44,7 @@ impl Persistent {
     }
 
     async fn send(&mut self, text: &str) {
-        while !matches!(tokio::time::timeout(LONGEST_SEND, self.try_to(text)).await, Ok(Ok(()))) {
+        while !matches!(tokio::time::timeout(MAX_SEND_TIME, self.try_to(text)).await, Ok(Ok(()))) {
             self.client = None;
             tokio::time::sleep(PAUSE).await;
         }

@@ -13,9 +13,9 @@ const HUB: &str = "rust-sdk-sending";
 const PARTITIONS: [&str; 4] = ["0", "1", "2", "3"];
 const SENDS: u32 = 200;
 /// Without the time that the hub gives it, it is one in twenty and more.
-const MOST_MISSED: u32 = 5;
+const MAX_MISSED: u32 = 5;
 /// Far longer than an acknowledgement takes.
-const LONGEST_SEND: Duration = Duration::from_secs(3);
+const MAX_SEND_TIME: Duration = Duration::from_secs(3);
 
 fn numbered(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("event {number}")).collect()
@@ -48,7 +48,7 @@ async fn one() -> Result<String, Failure> {
     equal(stored_since(&before).await?, i64::from(SENDS), "stored")?;
     match missed {
         0 => Ok(String::new()),
-        1..=MOST_MISSED => Ok(format!("{missed} of {SENDS} acknowledgements were missed by the client")),
+        1..=MAX_MISSED => Ok(format!("{missed} of {SENDS} acknowledgements were missed by the client")),
         _ => Err(format!("{missed} of {SENDS} acknowledgements were missed by the client").into()),
     }
 }
@@ -57,7 +57,7 @@ async fn send_one_by_one() -> Result<u32, Failure> {
     let mut missed = 0;
     let mut client = producer(HUB).await?;
     for number in 0..SENDS {
-        match tokio::time::timeout(LONGEST_SEND, client.send_event(format!("event {number}"), None)).await {
+        match tokio::time::timeout(MAX_SEND_TIME, client.send_event(format!("event {number}"), None)).await {
             Ok(sent) => sent?,
             Err(_) => {
                 missed += 1;

@@ -7,8 +7,8 @@ use ephor_sim::plants::{self, Plant};
 
 /// The subcommand, with its arguments.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    Play(Play),
+pub(crate) enum Subcommand {
+    Play(PlayArguments),
     Moves {
         from: u64,
         count: u64,
@@ -20,7 +20,7 @@ pub(crate) enum Asked {
 
 /// Seeds to play.
 #[derive(Clone, Debug)]
-pub(crate) struct Play {
+pub(crate) struct PlayArguments {
     pub(crate) from: u64,
     pub(crate) count: u64,
     pub(crate) plant: Option<&'static Plant>,
@@ -48,14 +48,14 @@ pub(crate) enum Resume {
     No,
 }
 
-impl Play {
+impl PlayArguments {
     /// The rules in force.
     pub(crate) fn rules(&self) -> Rules {
         self.plant.map_or_else(Rules::default, |plant| plant.rules)
     }
 }
 
-impl Default for Play {
+impl Default for PlayArguments {
     fn default() -> Self {
         Self {
             from: 0,
@@ -80,17 +80,17 @@ pub(crate) fn usage() -> String {
 
   --from N           the first seed (default 0)
   --count M          how many seeds (default 100)
-  --story            print every line of every run, also when all went well
-  --no-reduce        list what fails, and do not cut it down
+  --story            print every line of the history of every run
+  --no-reduce        list failing seeds, and do not reduce them
   --jobs N           seeds at a time (default: one for each core)
-  --resume [FILE]    go on where the last run, or the one of this file, was stopped;
-                     the same command goes on where it was stopped without being told
-  --anew             begin at the first seed all the same
-  --progress FOLDER  where a run that is stopped leaves its progress (default target/sim)
-  --moves            without trouble: the moves that a join, a stop and a crash take,
-                     beside the fewest possible, and how long nobody reads
-  scale              how soon fleets rest after a change, and what that costs, by their size
-  --plant BUG        take a rule away, and see that the judge notices:",
+  --resume [FILE]    resume the run that was stopped last, or the run of this file;
+                     the same command resumes its own run without this option
+  --anew             start over at the first seed
+  --progress FOLDER  the folder for the progress of a stopped run (default target/sim)
+  --moves            measure without faults: the moves after a join, a stop and a crash,
+                     the fewest possible, and how long nobody reads
+  scale              measure how soon fleets of each size rest after a change, and the cost
+  --plant BUG        play with a rule removed, to check that the judge notices:",
     );
     for plant in &plants::ALL {
         usage += &format!("\n      {:<11} {}", plant.name, plant.what);
@@ -99,15 +99,15 @@ pub(crate) fn usage() -> String {
 }
 
 /// Parses the arguments, or returns what is wrong with them.
-pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Asked, String> {
+pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Subcommand, String> {
     let mut given = given.peekable();
     if given.next_if(|first| first == "scale").is_some() {
-        return Ok(Asked::Scale(given.collect()));
+        return Ok(Subcommand::Scale(given.collect()));
     }
-    let (mut play, mut moves) = (Play::default(), false);
+    let (mut play, mut moves) = (PlayArguments::default(), false);
     while let Some(name) = given.next() {
         match name.as_str() {
-            "--help" | "-h" => return Ok(Asked::Help),
+            "--help" | "-h" => return Ok(Subcommand::Help),
             "--story" => play.story = true,
             "--no-reduce" => play.reduce = false,
             "--moves" => moves = true,
@@ -127,10 +127,14 @@ pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Asked, String>
     if play.from.checked_add(play.count).is_none() {
         return Err(format!("there are no {} seeds from {} on", play.count, play.from));
     }
-    if moves { Ok(Asked::Moves { from: play.from, count: play.count }) } else { Ok(Asked::Play(play)) }
+    if moves {
+        Ok(Subcommand::Moves { from: play.from, count: play.count })
+    } else {
+        Ok(Subcommand::Play(play))
+    }
 }
 
-fn with_value(play: &mut Play, name: &str, value: &str) -> Result<(), String> {
+fn with_value(play: &mut PlayArguments, name: &str, value: &str) -> Result<(), String> {
     let number = || value.parse::<u64>().map_err(|_| format!("{name} needs a number, not {value:?}"));
     let positive = || match number()? {
         0 => Err(format!("{name} 0 plays nothing")),
@@ -153,40 +157,45 @@ fn with_value(play: &mut Play, name: &str, value: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn read_line(line: &str) -> Result<Asked, String> {
+    fn read_line(line: &str) -> Result<Subcommand, String> {
         read(line.split_whitespace().map(str::to_owned))
     }
 
-    fn play(line: &str) -> Play {
+    fn play(line: &str) -> PlayArguments {
         match read_line(line) {
-            Ok(Asked::Play(play)) => play,
+            Ok(Subcommand::Play(play)) => play,
             other => panic!("{line}: {other:?}"),
         }
     }
 
     #[test]
-    fn everything_has_a_default_and_the_last_word_counts() {
-        let asked = play("");
-        assert_eq!((asked.from, asked.count, asked.story, asked.reduce), (0, 100, false, true));
-        assert_eq!(asked.resume, Resume::SameCommand);
-        assert_eq!(asked.rules(), Rules::default());
+    fn every_argument_has_a_default_and_the_last_one_wins() {
+        let arguments = play("");
+        assert_eq!(
+            (arguments.from, arguments.count, arguments.story, arguments.reduce),
+            (0, 100, false, true)
+        );
+        assert_eq!(arguments.resume, Resume::SameCommand);
+        assert_eq!(arguments.rules(), Rules::default());
         // The script `./check` puts its own count first.
         assert_eq!(play("--count 20000 --count 7").count, 7);
     }
 
     #[test]
-    fn each_argument_is_taken_at_its_word() {
-        let asked =
+    fn each_argument_is_parsed() {
+        let arguments =
             play("--from 9 --count 3 --story --no-reduce --jobs 2 --anew --progress here --plant order");
-        assert_eq!((asked.from, asked.count, asked.story, asked.reduce), (9, 3, true, false));
-        assert_eq!((asked.jobs, asked.folder), (Some(2), Some("here".into())));
-        assert_eq!(asked.resume, Resume::No);
-        assert_eq!(asked.plant.map(|plant| plant.name), Some("order"));
-        let Ok(Asked::Moves { from: 5, count: 6 }) = read_line("--moves --from 5 --count 6") else {
+        assert_eq!((arguments.from, arguments.count, arguments.story, arguments.reduce), (9, 3, true, false));
+        assert_eq!((arguments.jobs, arguments.folder), (Some(2), Some("here".into())));
+        assert_eq!(arguments.resume, Resume::No);
+        assert_eq!(arguments.plant.map(|plant| plant.name), Some("order"));
+        let Ok(Subcommand::Moves { from: 5, count: 6 }) = read_line("--moves --from 5 --count 6") else {
             panic!("moves are asked for");
         };
-        assert!(matches!(read_line("--help"), Ok(Asked::Help)));
-        let Ok(Asked::Scale(given)) = read_line("scale --write docs") else { panic!("scale is asked for") };
+        assert!(matches!(read_line("--help"), Ok(Subcommand::Help)));
+        let Ok(Subcommand::Scale(given)) = read_line("scale --write docs") else {
+            panic!("scale is asked for")
+        };
         assert_eq!(given, ["--write", "docs"]);
     }
 
@@ -198,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_what_does_not_exist_is_told_what_is_wrong() {
+    fn wrong_arguments_are_refused_with_the_reason() {
         for (line, wrong) in [
             ("--form 3", "there is no argument \"--form\""),
             ("--from", "--from needs a value"),

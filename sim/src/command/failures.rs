@@ -6,32 +6,32 @@ use std::time::Duration;
 
 use ephor::environment::SystemClock;
 use ephor_core::time::Clock;
-use ephor_sim::attempt::Broken;
+use ephor_sim::attempt::RunFailure;
 use ephor_sim::reduce::{Limits, reduce};
 use ephor_sim::scenario::Scenario;
 use ephor_sim::story::Story;
 
-use super::arguments::Play;
+use super::arguments::PlayArguments;
 use super::stop::Stop;
 
 /// The most stories.
-const STORIES: usize = 3;
+const MAX_STORIES: usize = 3;
 /// At most this many failing seeds are listed.
-const LISTED: usize = 30;
+const MAX_LISTED: usize = 30;
 /// The time limit of all reductions together, even if stories could be shorter.
-const PATIENCE: Duration = Duration::from_secs(120);
+const MAX_REDUCTION_TIME: Duration = Duration::from_secs(120);
 
 /// The options for reporting failing seeds.
 pub(crate) struct Failures<'a> {
-    pub(crate) asked: &'a Play,
+    pub(crate) arguments: &'a PlayArguments,
     pub(crate) jobs: usize,
     pub(crate) stop: &'a Stop,
 }
 
 impl Failures<'_> {
     /// Reduces the first failing seed of each kind, and tells their stories.
-    pub(crate) fn tell(&self, broken: &BTreeMap<u64, Broken>) {
-        if !self.asked.reduce {
+    pub(crate) fn print_stories(&self, broken: &BTreeMap<u64, RunFailure>) {
+        if !self.arguments.reduce {
             return;
         }
         let seeds = first_of_each_kind(broken);
@@ -39,7 +39,7 @@ impl Failures<'_> {
             println!("reducing the first failing seed of each kind, {} in all\n", seeds.len());
         }
         let begun = SystemClock.now();
-        let go_on = || !self.stop.asked() && SystemClock.now().since(begun) < PATIENCE;
+        let keep_going = || !self.stop.requested() && SystemClock.now().since(begun) < MAX_REDUCTION_TIME;
         let (left, stories) = (Mutex::new(seeds.iter().copied()), Mutex::new(BTreeMap::new()));
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.min(seeds.len()) {
@@ -47,7 +47,7 @@ impl Failures<'_> {
                     // Not `while let`: the lock would be held meanwhile.
                     loop {
                         let Some(seed) = lock(&left).next() else { return };
-                        let story = self.story(seed, &go_on);
+                        let story = self.story(seed, &keep_going);
                         lock(&stories).insert(seed, story);
                     }
                 });
@@ -58,30 +58,30 @@ impl Failures<'_> {
         }
     }
 
-    fn story(&self, seed: u64, go_on: &dyn Fn() -> bool) -> String {
-        let limits = Limits { go_on, ..Limits::default() };
-        match reduce(Scenario::draw(seed), self.asked.rules(), limits) {
+    fn story(&self, seed: u64, keep_going: &dyn Fn() -> bool) -> String {
+        let limits = Limits { keep_going, ..Limits::default() };
+        match reduce(Scenario::draw(seed), self.arguments.rules(), limits) {
             Some(reduced) => {
-                format!("{}\nreplay: {}", Story::new(&reduced, self.asked.plant), self.replay(seed))
+                format!("{}\nreplay: {}", Story::new(&reduced, self.arguments.plant), self.replay(seed))
             }
             None => format!(
-                "seed {seed} failed once and does not fail again: a run depends on more than its seed"
+                "seed {seed} failed once and does not fail again: the run depends on more than its seed"
             ),
         }
     }
 
     fn replay(&self, seed: u64) -> String {
-        let plant = self.asked.plant.map_or(String::new(), |plant| format!(" --plant {}", plant.name));
+        let plant = self.arguments.plant.map_or(String::new(), |plant| format!(" --plant {}", plant.name));
         format!("./check sim --from {seed} --count 1{plant}")
     }
 
     /// Lists the failures, each with the command that plays it alone.
-    pub(crate) fn list(&self, broken: &BTreeMap<u64, Broken>) {
-        for (seed, what) in broken.iter().take(LISTED) {
+    pub(crate) fn list(&self, broken: &BTreeMap<u64, RunFailure>) {
+        for (seed, what) in broken.iter().take(MAX_LISTED) {
             println!("seed {seed}: {what}\n    replay: {}", self.replay(*seed));
         }
-        if broken.len() > LISTED {
-            println!("… and {} more failing seeds", broken.len() - LISTED);
+        if broken.len() > MAX_LISTED {
+            println!("… and {} more failing seeds", broken.len() - MAX_LISTED);
         }
     }
 }
@@ -90,10 +90,10 @@ fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn first_of_each_kind(broken: &BTreeMap<u64, Broken>) -> Vec<u64> {
+fn first_of_each_kind(broken: &BTreeMap<u64, RunFailure>) -> Vec<u64> {
     let mut kinds = BTreeSet::new();
     let first = broken.iter().filter(|(_, what)| kinds.insert(what.promise.as_str()));
-    first.map(|(seed, _)| *seed).take(STORIES).collect()
+    first.map(|(seed, _)| *seed).take(MAX_STORIES).collect()
 }
 
 #[cfg(test)]
@@ -102,8 +102,9 @@ mod tests {
 
     #[test]
     fn the_first_of_each_kind_is_reduced_and_not_more_than_a_few() {
-        let broken = |promise: &str| Broken { promise: promise.into(), partition: None, what: String::new() };
-        let all: BTreeMap<u64, Broken> = [(7, "a"), (8, "a"), (9, "b"), (11, "c"), (12, "d"), (13, "b")]
+        let broken =
+            |promise: &str| RunFailure { promise: promise.into(), partition: None, what: String::new() };
+        let all: BTreeMap<u64, RunFailure> = [(7, "a"), (8, "a"), (9, "b"), (11, "c"), (12, "d"), (13, "b")]
             .map(|(seed, of)| (seed, broken(of)))
             .into();
         assert_eq!(first_of_each_kind(&all), [7, 9, 11]);

@@ -22,42 +22,42 @@ mod total;
 
 use std::process::ExitCode;
 
-use arguments::Asked;
+use arguments::Subcommand;
 
 /// The exit code of success.
-const WELL: u8 = 0;
-/// The exit code after a broken promise.
-const BROKEN: u8 = 1;
+const EXIT_OK: u8 = 0;
+/// The exit code after a broken promise, or after too many exemptions from checks.
+const EXIT_VIOLATION: u8 = 1;
 /// The exit code after wrong arguments.
-const MISUSED: u8 = 2;
+const EXIT_USAGE: u8 = 2;
 /// The exit code after Ctrl-C or a kill, as a shell reports it.
-const STOPPED: u8 = 130;
+const EXIT_STOPPED: u8 = 130;
 
 /// Runs the command with these arguments.
 pub(crate) fn run(given: impl Iterator<Item = String>) -> ExitCode {
     let code = match arguments::read(given) {
-        Ok(Asked::Play(asked)) => play::run(&asked),
-        Ok(Asked::Moves { from, count }) => {
+        Ok(Subcommand::Play(arguments)) => play::run(&arguments),
+        Ok(Subcommand::Moves { from, count }) => {
             println!("{}", ephor_sim::moves::measure(from, count));
-            WELL
+            EXIT_OK
         }
-        Ok(Asked::Scale(given)) => match ephor_sim::scale::run(&given, &mut |what| println!("{what}")) {
+        Ok(Subcommand::Scale(given)) => match ephor_sim::scale::run(&given, &mut |what| println!("{what}")) {
             Ok(scale) => {
                 println!("{scale}");
-                WELL
+                EXIT_OK
             }
             Err(wrong) => {
                 println!("ephor-sim scale: {wrong}");
-                MISUSED
+                EXIT_USAGE
             }
         },
-        Ok(Asked::Help) => {
+        Ok(Subcommand::Help) => {
             println!("{}", arguments::usage());
-            WELL
+            EXIT_OK
         }
         Err(wrong) => {
             println!("ephor-sim: {wrong}\n\n{}", arguments::usage());
-            MISUSED
+            EXIT_USAGE
         }
     };
     ExitCode::from(code)

@@ -10,63 +10,63 @@ use ephor_core::time::{Clock, Monotonic};
 use ephor_sim::attempt::{self, Attempt};
 use ephor_sim::scenario::Scenario;
 
-use super::arguments::Play;
+use super::arguments::PlayArguments;
 use super::failures::Failures;
-use super::progress::{self, Begun, Progress};
-use super::screen::{Far, Screen, violations};
+use super::progress::{self, Progress, StartPoint};
+use super::screen::{Screen, Status, violations};
 use super::stop::Stop;
 
 /// The interval at which progress is written.
-const WRITE_EVERY: Duration = Duration::from_secs(2);
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 /// At most this many failing seeds are reported while it runs; all of them are listed in the end.
-const TOLD_AT_ONCE: usize = 10;
+const MAX_REPORTED: usize = 10;
 
 /// Plays the seeds. Returns the exit code.
-pub(crate) fn run(asked: &Play) -> u8 {
-    attempt::keep_panics_for_the_report();
-    let begun = match progress::begin(asked, &progress::program()) {
+pub(crate) fn run(arguments: &PlayArguments) -> u8 {
+    attempt::capture_panics();
+    let begun = match progress::begin(arguments, &progress::program()) {
         Ok(begun) => begun,
         Err(wrong) => {
             println!("ephor-sim: {wrong}");
-            return super::MISUSED;
+            return super::EXIT_USAGE;
         }
     };
-    let Begun { asked, progress, file, said } = begun;
-    if let Some(said) = said {
-        println!("{said}");
+    let StartPoint { arguments, progress, file, message } = begun;
+    if let Some(message) = message {
+        println!("{message}");
     }
     let stop = Stop::listen();
-    let jobs = asked.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let mut watch = Watch::new(&progress, file);
+    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let mut display = ProgressDisplay::new(&progress, file);
     let state = Mutex::new(progress);
-    work(&state, jobs, &stop, &|seed| one(&asked, seed), &mut |progress| watch.look(progress));
+    work(&state, jobs, &stop, &|seed| play_seed(&arguments, seed), &mut |progress| display.refresh(progress));
     let progress = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    watch.end(&progress, &Failures { asked: &asked, jobs, stop: &stop })
+    display.end(&progress, &Failures { arguments: &arguments, jobs, stop: &stop })
 }
 
 /// Plays one seed.
-fn one(asked: &Play, seed: u64) -> Attempt {
-    let attempt = attempt::attempt(Scenario::draw(seed), asked.rules());
-    if asked.story {
+fn play_seed(arguments: &PlayArguments, seed: u64) -> Attempt {
+    let attempt = attempt::attempt(Scenario::draw(seed), arguments.rules());
+    if arguments.story {
         println!("{}", attempt.history.text());
     }
     attempt
 }
 
 /// Plays all seeds that are not done, several at a time, until all are done or a stop is requested. Calls
-/// `look` from time to time.
+/// `refresh` from time to time.
 pub(super) fn work(
     state: &Mutex<Progress>,
     jobs: usize,
     stop: &Stop,
-    one: &(impl Fn(u64) -> Attempt + Sync),
-    look: &mut impl FnMut(&Progress),
+    play_seed: &(impl Fn(u64) -> Attempt + Sync),
+    refresh: &mut impl FnMut(&Progress),
 ) {
     std::thread::scope(|scope| {
         let worker = || {
-            while !stop.asked() {
+            while !stop.requested() {
                 let Some(seed) = lock(state).seeds.take() else { return };
-                let attempt = one(seed);
+                let attempt = play_seed(seed);
                 let mut state = lock(state);
                 state.total.add(seed, &attempt);
                 state.seeds.done(seed);
@@ -75,7 +75,7 @@ pub(super) fn work(
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(worker)).collect();
         while workers.iter().any(|worker| !worker.is_finished()) {
             std::thread::park_timeout(Duration::from_millis(100));
-            look(&lock(state));
+            refresh(&lock(state));
         }
     });
 }
@@ -85,7 +85,7 @@ fn lock(state: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
 }
 
 /// Shows and writes progress while seeds are played.
-struct Watch {
+struct ProgressDisplay {
     begun: Monotonic,
     screen: Screen,
     file: PathBuf,
@@ -94,10 +94,10 @@ struct Watch {
     /// True once progress could not be written: reported once.
     unwritable: bool,
     /// Failing seeds that were reported.
-    told: BTreeSet<u64>,
+    reported: BTreeSet<u64>,
 }
 
-impl Watch {
+impl ProgressDisplay {
     fn new(progress: &Progress, file: PathBuf) -> Self {
         Self {
             begun: SystemClock.now(),
@@ -105,12 +105,12 @@ impl Watch {
             file,
             written: Duration::ZERO,
             unwritable: false,
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
         }
     }
 
-    fn far(&self, progress: &Progress) -> Far {
-        Far {
+    fn status(&self, progress: &Progress) -> Status {
+        Status {
             elapsed: SystemClock.now().since(self.begun),
             done: progress.seeds.count_done(),
             count: progress.seeds.count(),
@@ -118,16 +118,16 @@ impl Watch {
         }
     }
 
-    fn look(&mut self, progress: &Progress) {
+    fn refresh(&mut self, progress: &Progress) {
         for (seed, broken) in &progress.total.broken {
-            if self.told.len() < TOLD_AT_ONCE && self.told.insert(*seed) {
-                self.screen.say(format_args!("seed {seed}: {broken}"));
+            if self.reported.len() < MAX_REPORTED && self.reported.insert(*seed) {
+                self.screen.print_line(format_args!("seed {seed}: {broken}"));
             }
         }
-        let far = self.far(progress);
-        self.screen.show(&far);
-        if far.elapsed >= self.written + WRITE_EVERY {
-            self.written = far.elapsed;
+        let status = self.status(progress);
+        self.screen.show(&status);
+        if status.elapsed >= self.written + WRITE_INTERVAL {
+            self.written = status.elapsed;
             self.write(progress);
         }
     }
@@ -137,28 +137,33 @@ impl Watch {
             && !std::mem::replace(&mut self.unwritable, true)
         {
             let file = self.file.display();
-            self.screen.say(format_args!("{file} cannot be written, so this run cannot be resumed: {error}"));
+            self.screen
+                .print_line(format_args!("{file} cannot be written, so this run cannot be resumed: {error}"));
         }
     }
 
     /// Prints the summary. Returns the exit code.
     fn end(mut self, progress: &Progress, failures: &Failures<'_>) -> u8 {
-        let far = self.far(progress);
-        let complete = far.done == far.count;
+        let status = self.status(progress);
+        let complete = status.done == status.count;
         if !complete {
             self.write(progress);
         }
-        self.screen.say(format_args!("{}\n", progress.total));
+        self.screen.print_line(format_args!("{}\n", progress.total));
         if complete {
-            failures.tell(&progress.total.broken);
+            failures.print_stories(&progress.total.broken);
         }
         failures.list(&progress.total.broken);
+        let too_many = progress.total.too_many_exemptions();
+        for check in &too_many {
+            println!("too many exemptions: {check}");
+        }
         println!(
             "{} seeds, {} faults, {}; {:.1} seeds a second",
             progress.total.runs,
-            progress.total.acts,
-            violations(far.broken),
-            self.screen.rate(&far)
+            progress.total.injections,
+            violations(status.broken),
+            self.screen.rate(&status)
         );
         if complete {
             // If it was never written, there is nothing to remove.
@@ -166,14 +171,14 @@ impl Watch {
         } else {
             let file = self.file.display();
             println!(
-                "stopped after {} of {} seeds: the same command goes on from {file}",
-                far.done, far.count
+                "stopped after {} of {} seeds: the same command resumes from {file}",
+                status.done, status.count
             );
         }
-        match (far.broken, complete) {
-            (0, true) => super::WELL,
-            (0, false) => super::STOPPED,
-            _ => super::BROKEN,
+        match (status.broken + too_many.len(), complete) {
+            (0, true) => super::EXIT_OK,
+            (0, false) => super::EXIT_STOPPED,
+            _ => super::EXIT_VIOLATION,
         }
     }
 }
@@ -186,47 +191,48 @@ mod tests {
     use super::super::stop::Stop;
     use super::*;
 
-    fn begun(asked: &Play) -> Begun {
-        progress::begin(asked, "this build").expect("no file is named that is not there")
+    fn begun(arguments: &PlayArguments) -> StartPoint {
+        progress::begin(arguments, "this build").expect("no file is named that is not there")
     }
 
-    /// Plays seeds until `most` are done, and leaves the progress file.
-    fn play(asked: &Play, most: u64) -> Progress {
-        let begun = begun(asked);
+    /// Plays seeds until `max` are done, and leaves the progress file.
+    fn play(arguments: &PlayArguments, max: u64) -> Progress {
+        let begun = begun(arguments);
         let (state, stop, played) = (Mutex::new(begun.progress), Stop::default(), AtomicU64::new(0));
-        let one = |seed| {
-            if played.fetch_add(1, Ordering::Relaxed) + 1 >= most {
-                stop.ask();
+        let count_and_play = |seed| {
+            if played.fetch_add(1, Ordering::Relaxed) + 1 >= max {
+                stop.request();
             }
-            one(asked, seed)
+            play_seed(arguments, seed)
         };
-        work(&state, 2, &stop, &one, &mut |_| {});
+        work(&state, 2, &stop, &count_and_play, &mut |_| {});
         let progress = state.into_inner().expect("nobody panics");
         progress.write(&begun.file).expect("it can be written");
         progress
     }
 
     #[test]
-    fn a_run_that_was_stopped_and_went_on_adds_up_to_one_that_was_not() {
+    fn a_resumed_run_has_the_same_total_as_an_uninterrupted_one() {
         let folder = std::env::temp_dir().join(format!("ephor-sim-resume-{}", std::process::id()));
         let plant = ephor_sim::plants::find("epoch");
-        let asked = Play { count: 8, plant, folder: Some(folder.clone()), ..Play::default() };
-        let whole = play(&Play { resume: Resume::No, ..asked.clone() }, u64::MAX);
+        let arguments =
+            PlayArguments { count: 8, plant, folder: Some(folder.clone()), ..PlayArguments::default() };
+        let whole = play(&PlayArguments { resume: Resume::No, ..arguments.clone() }, u64::MAX);
         assert_eq!(whole.total.runs, 8);
         assert!(!whole.total.broken.is_empty(), "also what broke is remembered");
-        let part = play(&Play { resume: Resume::No, ..asked.clone() }, 3);
+        let part = play(&PlayArguments { resume: Resume::No, ..arguments.clone() }, 3);
         assert!((3..=4).contains(&part.total.runs), "{part:?}");
         // Twice: results that were added once are not added again.
-        let more = play(&asked, 2);
+        let more = play(&arguments, 2);
         assert!(more.total.runs > part.total.runs && more.total.runs < 8);
-        let end = play(&asked, u64::MAX);
+        let end = play(&arguments, u64::MAX);
         let text = |progress: &Progress| serde_json::to_string(progress).expect("plain data");
         assert_eq!(text(&end), text(&whole));
         assert_eq!(end.total.to_string(), whole.total.to_string());
 
-        let other = progress::begin(&asked, "another build").expect("the file is there");
+        let other = progress::begin(&arguments, "another build").expect("the file is there");
         assert_eq!(other.progress.total.runs, 0);
-        assert!(other.said.expect("it is said").contains("another build"));
+        assert!(other.message.expect("it is said").contains("another build"));
         std::fs::remove_dir_all(folder).expect("it was there");
     }
 }

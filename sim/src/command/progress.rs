@@ -11,7 +11,7 @@ use ephor_sim::fingerprint::Fingerprint;
 use ephor_sim::plants;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Play, Resume};
+use super::arguments::{PlayArguments, Resume};
 use super::seeds::Seeds;
 use super::total::Total;
 
@@ -28,24 +28,24 @@ pub(crate) struct Progress {
 
 /// A run at its beginning, or at the point where it was stopped.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct StartPoint {
     /// The arguments: from the file, if there is one.
-    pub(crate) asked: Play,
+    pub(crate) arguments: PlayArguments,
     pub(crate) progress: Progress,
     /// The path of the progress file.
     pub(crate) file: PathBuf,
     /// The message to the user about the point where it begins.
-    pub(crate) said: Option<String>,
+    pub(crate) message: Option<String>,
 }
 
 impl Progress {
-    fn new(asked: &Play, program: &str) -> Self {
+    fn new(arguments: &PlayArguments, program: &str) -> Self {
         Self {
             program: program.into(),
-            from: asked.from,
-            count: asked.count,
-            plant: asked.plant.map(|plant| plant.name.into()),
-            seeds: Seeds::new(asked.from, asked.count),
+            from: arguments.from,
+            count: arguments.count,
+            plant: arguments.plant.map(|plant| plant.name.into()),
+            seeds: Seeds::new(arguments.from, arguments.count),
             total: Total::default(),
         }
     }
@@ -57,7 +57,10 @@ impl Progress {
         let read: Self = serde_json::from_str(&text)
             .map_err(|error| format!("{} is not the progress of a run: {error}", file.display()))?;
         if read.program != program {
-            return Err(format!("{} was written by another build: results are not mixed", file.display()));
+            return Err(format!(
+                "{} was written by another build, and results are not mixed",
+                file.display()
+            ));
         }
         let plants = read.plant.iter().all(|plant| plants::find(plant).is_some());
         if !(plants && read.seeds.are(read.from, read.count) && read.total.runs == read.seeds.count_done()) {
@@ -71,36 +74,36 @@ impl Progress {
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        let beside = file.with_extension(format!("{}.new", std::process::id()));
-        fs::write(&beside, serde_json::to_vec(self)?)?;
-        fs::rename(&beside, file)
+        let temporary = file.with_extension(format!("{}.new", std::process::id()));
+        fs::write(&temporary, serde_json::to_vec(self)?)?;
+        fs::rename(&temporary, file)
     }
 
-    fn is_of(&self, asked: &Play) -> bool {
+    fn is_of(&self, arguments: &PlayArguments) -> bool {
         (self.from, self.count, self.plant.as_deref())
-            == (asked.from, asked.count, asked.plant.map(|plant| plant.name))
+            == (arguments.from, arguments.count, arguments.plant.map(|plant| plant.name))
     }
 }
 
 /// Finds the point at which to begin. Returns an error if a file was named that does not exist.
-pub(crate) fn begin(asked: &Play, program: &str) -> Result<Begun, String> {
-    let folder = asked.folder.clone().unwrap_or_else(default_folder);
-    let own = folder.join(file_name(asked));
-    let anew = |said: Option<String>| Begun {
-        asked: asked.clone(),
-        progress: Progress::new(asked, program),
+pub(crate) fn begin(arguments: &PlayArguments, program: &str) -> Result<StartPoint, String> {
+    let folder = arguments.folder.clone().unwrap_or_else(default_folder);
+    let own = folder.join(file_name(arguments));
+    let start_over = |message: Option<String>| StartPoint {
+        arguments: arguments.clone(),
+        progress: Progress::new(arguments, program),
         file: own.clone(),
-        said: said.map(|why| format!("{why}; begins anew")),
+        message: message.map(|why| format!("{why}; starts over")),
     };
-    let file = match &asked.resume {
-        Resume::No => return Ok(anew(None)),
-        Resume::SameCommand if !own.exists() => return Ok(anew(None)),
+    let file = match &arguments.resume {
+        Resume::No => return Ok(start_over(None)),
+        Resume::SameCommand if !own.exists() => return Ok(start_over(None)),
         Resume::SameCommand => own.clone(),
         Resume::Last => match newest(&folder) {
             Some(file) => file,
             None => {
-                return Ok(anew(Some(format!(
-                    "no run was stopped that left its progress in {}",
+                return Ok(start_over(Some(format!(
+                    "there is no progress of a stopped run in {}",
                     folder.display()
                 ))));
             }
@@ -110,27 +113,27 @@ pub(crate) fn begin(asked: &Play, program: &str) -> Result<Begun, String> {
     };
     let progress = match Progress::read(&file, program) {
         Ok(progress) => progress,
-        Err(why) => return Ok(anew(Some(why))),
+        Err(why) => return Ok(start_over(Some(why))),
     };
-    if asked.resume == Resume::SameCommand && !progress.is_of(asked) {
-        return Ok(anew(Some(format!("{} is of another command", file.display()))));
+    if arguments.resume == Resume::SameCommand && !progress.is_of(arguments) {
+        return Ok(start_over(Some(format!("{} is of another command", file.display()))));
     }
     let plant = progress.plant.as_deref().and_then(plants::find);
-    let asked = Play { from: progress.from, count: progress.count, plant, ..asked.clone() };
-    let said = format!(
-        "goes on where it was stopped: {} of {} seeds from {} on{} are done ({}; --anew begins again)",
+    let arguments = PlayArguments { from: progress.from, count: progress.count, plant, ..arguments.clone() };
+    let message = format!(
+        "resumes where it was stopped: {} of {} seeds from {} on{} are done ({}; --anew starts over)",
         progress.seeds.count_done(),
         progress.count,
         progress.from,
         plant.map_or(String::new(), |plant| format!(" with --plant {}", plant.name)),
         file.display()
     );
-    Ok(Begun { asked, progress, file, said: Some(said) })
+    Ok(StartPoint { arguments, progress, file, message: Some(message) })
 }
 
-fn file_name(asked: &Play) -> String {
-    let plant = asked.plant.map_or(String::new(), |plant| format!("-{}", plant.name));
-    format!("progress-{}-{}{plant}.json", asked.from, asked.count)
+fn file_name(arguments: &PlayArguments) -> String {
+    let plant = arguments.plant.map_or(String::new(), |plant| format!("-{}", plant.name));
+    format!("progress-{}-{}{plant}.json", arguments.from, arguments.count)
 }
 
 /// The folder `sim` in the build folder, usually `target`.

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 /// The interval between lines if the output is not a terminal.
-const EVERY: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A terminal, on which one line is rewritten; or a file, to which lines are appended from time to time.
 pub(crate) struct Screen {
@@ -15,7 +15,7 @@ pub(crate) struct Screen {
 }
 
 /// The progress of a run.
-pub(crate) struct Far {
+pub(crate) struct Status {
     /// The time since this process began.
     pub(crate) elapsed: Duration,
     pub(crate) done: u64,
@@ -29,13 +29,13 @@ impl Screen {
     }
 
     /// Shows the progress, if it is time to.
-    pub(crate) fn show(&mut self, far: &Far) {
-        let every = if self.terminal { Duration::from_millis(500) } else { EVERY };
-        if far.elapsed < self.shown.unwrap_or_default() + every {
+    pub(crate) fn show(&mut self, status: &Status) {
+        let every = if self.terminal { Duration::from_millis(500) } else { LINE_INTERVAL };
+        if status.elapsed < self.shown.unwrap_or_default() + every {
             return;
         }
-        self.shown = Some(far.elapsed);
-        let line = self.line(far);
+        self.shown = Some(status.elapsed);
+        let line = self.line(status);
         if self.terminal {
             print!("\r\x1b[K{line}");
             // A line that fails to appear now appears with the next.
@@ -46,23 +46,28 @@ impl Screen {
     }
 
     /// Prints a line that stays.
-    pub(crate) fn say(&self, what: impl std::fmt::Display) {
+    pub(crate) fn print_line(&self, what: impl std::fmt::Display) {
         println!("{}{what}", if self.terminal { "\r\x1b[K" } else { "" });
     }
 
-    fn line(&self, far: &Far) -> String {
-        let rate = self.rate(far);
-        let left = far.count.saturating_sub(far.done);
+    fn line(&self, status: &Status) -> String {
+        let rate = self.rate(status);
+        let left = status.count.saturating_sub(status.done);
         let left = match rate {
             rate if rate > 0.0 => format!("{} left", minutes(Duration::from_secs_f64(left as f64 / rate))),
-            _ => "no end in sight".into(),
+            _ => "unknown time left".into(),
         };
-        format!("{} of {} seeds, {rate:.1} a second, {}, {left}", far.done, far.count, violations(far.broken))
+        format!(
+            "{} of {} seeds, {rate:.1} a second, {}, {left}",
+            status.done,
+            status.count,
+            violations(status.broken)
+        )
     }
 
     /// The seeds per second of this process.
-    pub(crate) fn rate(&self, far: &Far) -> f64 {
-        far.done.saturating_sub(self.before) as f64 / far.elapsed.as_secs_f64().max(0.001)
+    pub(crate) fn rate(&self, status: &Status) -> f64 {
+        status.done.saturating_sub(self.before) as f64 / status.elapsed.as_secs_f64().max(0.001)
     }
 }
 
@@ -84,14 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_it_is_how_fast_and_how_long_it_will_take() {
+    fn a_line_shows_progress_rate_and_remaining_time() {
         let screen = Screen { terminal: false, shown: None, before: 100 };
-        let far =
-            |seconds, done| Far { elapsed: Duration::from_secs(seconds), done, count: 1_000, broken: 1 };
-        assert_eq!(screen.line(&far(10, 300)), "300 of 1000 seeds, 20.0 a second, 1 violation, 35 s left");
+        let status =
+            |seconds, done| Status { elapsed: Duration::from_secs(seconds), done, count: 1_000, broken: 1 };
+        assert_eq!(screen.line(&status(10, 300)), "300 of 1000 seeds, 20.0 a second, 1 violation, 35 s left");
         assert_eq!(
-            screen.line(&far(10, 100)),
-            "100 of 1000 seeds, 0.0 a second, 1 violation, no end in sight"
+            screen.line(&status(10, 100)),
+            "100 of 1000 seeds, 0.0 a second, 1 violation, unknown time left"
         );
         assert_eq!(minutes(Duration::from_secs(61)), "1 min 1 s");
         assert_eq!(minutes(Duration::from_secs(2 * 3_600 + 65)), "2 h 1 min");

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_seed_is_handed_out_once_and_what_was_under_way_again_after_a_stop() {
+    fn each_seed_is_handed_out_once_and_unfinished_ones_again_after_a_stop() {
         let mut seeds = Seeds::new(10, 5);
         assert_eq!([seeds.take(), seeds.take(), seeds.take()], [Some(10), Some(11), Some(12)]);
         seeds.done(12);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_that_cannot_be_are_noticed() {
+    fn impossible_seeds_are_detected() {
         let seeds = |text: &str| serde_json::from_str::<Seeds>(text).expect("well formed");
         assert!(seeds(r#"{"from":0,"end":9,"next":3,"ahead":[4]}"#).are(0, 9));
         assert!(!seeds(r#"{"from":0,"end":9,"next":3,"ahead":[4]}"#).are(0, 8));

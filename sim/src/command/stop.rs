@@ -16,11 +16,11 @@ impl Stop {
         match runtime {
             Ok(runtime) => drop(std::thread::spawn(move || {
                 runtime.block_on(async {
-                    asked().await;
-                    flag.ask();
-                    asked().await;
+                    next_signal().await;
+                    flag.request();
+                    next_signal().await;
                 });
-                std::process::exit(i32::from(super::STOPPED));
+                std::process::exit(i32::from(super::EXIT_STOPPED));
             })),
             Err(error) => println!("Ctrl-C ends at once, without a summary: {error}"),
         }
@@ -28,24 +28,24 @@ impl Stop {
     }
 
     /// Requests a stop.
-    pub(crate) fn ask(&self) {
+    pub(crate) fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
     /// True if a stop was requested.
-    pub(crate) fn asked(&self) -> bool {
+    pub(crate) fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Waits for the next signal. Waits forever if signals cannot be received.
-async fn asked() {
+async fn next_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        let heard =
+        let signals =
             signal(SignalKind::interrupt()).and_then(|int| Ok((int, signal(SignalKind::terminate())?)));
-        match heard {
+        match signals {
             Ok((mut interrupt, mut terminate)) => {
                 futures_util::future::select(Box::pin(interrupt.recv()), Box::pin(terminate.recv())).await;
             }

@@ -3,23 +3,34 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ephor_sim::attempt::{Attempt, Broken};
+use ephor_sim::attempt::{Attempt, RunFailure};
 use ephor_sim::coverage::Coverage;
-use ephor_sim::judge::Figures;
+use ephor_sim::judge::{ExemptionCounts, Figures};
 use serde::{Deserialize, Serialize};
 
 /// The sum of all runs so far.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Total {
     pub(crate) runs: u64,
-    pub(crate) acts: u64,
+    /// The number of injected faults; `injections` in the progress file.
+    #[serde(rename = "acts")]
+    pub(crate) injections: u64,
     figures: Figures,
     coverage: Coverage,
+    exemptions: ExemptionCounts,
     /// The failures, by seed.
-    pub(crate) broken: BTreeMap<u64, Broken>,
+    pub(crate) broken: BTreeMap<u64, RunFailure>,
 }
 
+/// The exemptions of fewer runs say nothing: a single fault may exempt most checks of its run.
+const MIN_RUNS: u64 = 500;
+
 impl Total {
+    /// The checks that were exempt more often than they may be, if there are enough runs.
+    pub(crate) fn too_many_exemptions(&self) -> Vec<String> {
+        if self.runs < MIN_RUNS { vec![] } else { self.exemptions.above_limit() }
+    }
+
     /// Adds a run. One that ended in a panic has no figures.
     pub(crate) fn add(&mut self, seed: u64, attempt: &Attempt) {
         self.runs += 1;
@@ -27,8 +38,9 @@ impl Total {
             self.broken.insert(seed, broken.clone());
         }
         if let Some(outcome) = &attempt.outcome {
-            self.acts += outcome.acts as u64;
+            self.injections += outcome.injections as u64;
             self.coverage.add(&outcome.coverage);
+            self.exemptions.add(&outcome.exemptions);
             add_figures(&mut self.figures, &outcome.figures);
         }
     }
@@ -55,6 +67,7 @@ impl fmt::Display for Total {
         for (reason, count) in &figures.changes {
             writeln!(f, "{count:>10}  {reason}")?;
         }
+        writeln!(f, "\n{}", self.exemptions)?;
         write!(
             f,
             "\n{} events finished, {} of them again, {} skipped by policy; {} checkpoints; {} given away unsettled",

@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::Machine;
 use super::sleep::Sleep;
-use super::state::{Life, Shared, TaskId};
+use super::state::{Generation, Shared, TaskId};
 use crate::clock::{MachineClock, SimClock};
 use crate::environment::SimEnvironment;
 use crate::fingerprint::Fingerprint;
@@ -45,13 +45,13 @@ impl Handle {
         self.0.lock().machine(machine).name.clone()
     }
 
-    /// The environment of the present life of a machine.
+    /// The environment of the present generation of a machine.
     pub fn environment(&self, machine: Machine) -> SimEnvironment {
-        let (life, random) = {
+        let (generation, random) = {
             let mut state = self.0.lock();
-            (state.machine(machine).life, state.roots.fork())
+            (state.machine(machine).generation, state.roots.fork())
         };
-        SimEnvironment::new(self.clone(), machine, life, random)
+        SimEnvironment::new(self.clone(), machine, generation, random)
     }
 
     /// The clock of a machine.
@@ -80,16 +80,21 @@ impl Handle {
 
     /// Starts a task on a machine. It goes on if the [`Task`] is dropped.
     pub fn spawn_on(&self, machine: Machine, future: impl Future<Output = ()> + Send + 'static) -> Task {
-        self.spawn(machine, Life::Current, Box::pin(future))
+        self.spawn(machine, Generation::Current, Box::pin(future))
     }
 
-    /// Starts a task in one life of a machine. A task of a crashed process never runs.
-    pub(crate) fn spawn_in_life(&self, machine: Machine, life: u32, future: BoxFuture<'static, ()>) -> Task {
-        self.spawn(machine, Life::Only(life), future)
+    /// Starts a task in one generation of a machine. A task of a crashed process never runs.
+    pub(crate) fn spawn_in_generation(
+        &self,
+        machine: Machine,
+        generation: u32,
+        future: BoxFuture<'static, ()>,
+    ) -> Task {
+        self.spawn(machine, Generation::Only(generation), future)
     }
 
-    fn spawn(&self, machine: Machine, life: Life, future: BoxFuture<'static, ()>) -> Task {
-        Task { handle: self.clone(), id: self.0.spawn(machine, life, future).ok() }
+    fn spawn(&self, machine: Machine, generation: Generation, future: BoxFuture<'static, ()>) -> Task {
+        Task { handle: self.clone(), id: self.0.spawn(machine, generation, future).ok() }
     }
 
     /// Completes after this long, in virtual time.
@@ -124,7 +129,7 @@ impl Handle {
     }
 
     /// Drops all tasks of a machine, oldest first. Tasks that its old environment starts from now on never
-    /// run; a new life begins with the next [`Handle::environment`].
+    /// run; a new generation begins with the next [`Handle::environment`].
     pub fn crash(&self, machine: Machine) {
         assert_ne!(machine, Machine::WORLD, "the world does not crash");
         let lost = self.0.lock().crash(machine);

@@ -41,7 +41,7 @@ impl Machine {
 }
 
 /// More polls than this at one instant mean a busy loop.
-pub const MOST_POLLS_AT_ONE_INSTANT: u64 = 1_000_000;
+pub const MAX_POLLS_PER_INSTANT: u64 = 1_000_000;
 
 /// The executor of one run. Everything else holds a [`Handle`]; dropping the
 /// executor drops all tasks.
@@ -56,9 +56,9 @@ impl Executor {
         Self { handle: Handle(Arc::new(Shared::new(seed))) }
     }
 
-    /// Panics after fewer polls at one instant than [`MOST_POLLS_AT_ONE_INSTANT`].
-    pub fn limit_polls_at_one_instant(&mut self, most: u64) {
-        self.handle.0.lock().most_polls = most;
+    /// Panics after fewer polls at one instant than [`MAX_POLLS_PER_INSTANT`].
+    pub fn limit_polls_per_instant(&mut self, max: u64) {
+        self.handle.0.lock().max_polls = max;
     }
 
     /// Runs until this virtual time, including everything that is due at it.
@@ -88,7 +88,7 @@ impl Executor {
             *slot.lock().expect("nobody panics here") = Some(value);
         });
         while !task.is_finished() {
-            assert!(self.step() || self.advance(Monotonic::NEVER), "waits for what never comes");
+            assert!(self.step() || self.advance(Monotonic::NEVER), "nothing can wake this future any more");
         }
         let value = result.lock().expect("nobody panics here").take();
         value.expect("a finished task has left its result")

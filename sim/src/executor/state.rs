@@ -9,7 +9,7 @@ use ephor_core::BoxFuture;
 use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
-use super::{MOST_POLLS_AT_ONE_INSTANT, Machine};
+use super::{MAX_POLLS_PER_INSTANT, Machine};
 use crate::clock::MachineClock;
 use crate::fingerprint::Fingerprint;
 
@@ -48,16 +48,17 @@ impl Shared {
         self.now.store(now.0, Ordering::Relaxed);
     }
 
-    /// Adds a task to this life of a machine, or returns the future of one that comes too late: the caller
-    /// drops it without the lock.
+    /// Adds a task to this generation of a machine, or returns the future of one that comes too late: the
+    /// caller drops it without the lock.
     pub(super) fn spawn(
         &self,
         machine: Machine,
-        life: Life,
+        generation: Generation,
         future: TaskFuture,
     ) -> Result<TaskId, TaskFuture> {
         let mut state = self.lock();
-        let stale = matches!(life, Life::Only(life) if life != state.machine(machine).life);
+        let current = state.machine(machine).generation;
+        let stale = matches!(generation, Generation::Only(number) if number != current);
         if stale || self.closed.load(Ordering::Relaxed) {
             return Err(future);
         }
@@ -73,9 +74,9 @@ impl Shared {
     }
 }
 
-/// The life of a machine that a task belongs to.
+/// The generation of a machine that a task belongs to: it ends with a crash.
 #[derive(Clone, Copy)]
-pub(super) enum Life {
+pub(super) enum Generation {
     Current,
     Only(u32),
 }
@@ -117,7 +118,7 @@ pub(super) struct TaskEntry {
 pub(super) struct MachineState {
     pub(super) name: String,
     /// Grows with every crash.
-    pub(super) life: u32,
+    pub(super) generation: u32,
     pub(super) paused: bool,
     pub(super) clock: MachineClock,
     /// Tasks that were woken while it is paused.
@@ -145,7 +146,7 @@ pub(super) struct State {
     /// dropped.
     pub(super) timers: BTreeMap<TimerKey, Timer>,
     pub(super) machines: Vec<MachineState>,
-    pub(super) most_polls: u64,
+    pub(super) max_polls: u64,
     pub(super) polls: u64,
     pub(super) fingerprint: Fingerprint,
     ready: Vec<TaskId>,
@@ -175,7 +176,7 @@ impl State {
             tasks: BTreeMap::new(),
             timers: BTreeMap::new(),
             machines: Vec::new(),
-            most_polls: MOST_POLLS_AT_ONE_INSTANT,
+            max_polls: MAX_POLLS_PER_INSTANT,
             polls: 0,
             fingerprint: Fingerprint::default(),
             ready: Vec::new(),
@@ -194,7 +195,7 @@ impl State {
         let id = u32::try_from(self.machines.len()).expect("fewer machines than that");
         self.machines.push(MachineState {
             name: name.to_owned(),
-            life: 0,
+            generation: 0,
             paused: false,
             clock,
             parked: Vec::new(),
@@ -251,12 +252,12 @@ impl State {
         self.polls += 1;
         self.fingerprint.add(&now.0.to_le_bytes());
         self.fingerprint.add(&id.0.to_le_bytes());
-        another(&mut self.machine(machine).polls, now);
-        if another(&mut self.polls_now, now) > self.most_polls {
+        count_poll(&mut self.machine(machine).polls, now);
+        if count_poll(&mut self.polls_now, now) > self.max_polls {
             let here = self.machines.iter().filter(|machine| machine.polls.0 == now);
             let (name, polls) =
                 here.map(|m| (m.name.clone(), m.polls.1)).max_by_key(|(_, polls)| *polls).expect("one has");
-            panic!("{name} is busy without end: {polls} polls at {now:?}");
+            panic!("busy loop on {name}: {polls} polls at {now:?}");
         }
     }
 
@@ -307,10 +308,10 @@ impl State {
         self.ready.extend(parked);
     }
 
-    /// Ends this life of a machine. Returns its tasks, oldest first.
+    /// Ends this generation of a machine. Returns its tasks, oldest first.
     pub(super) fn crash(&mut self, machine: Machine) -> Vec<TaskEntry> {
         let state = self.machine(machine);
-        state.life += 1;
+        state.generation += 1;
         state.paused = false;
         state.parked.clear();
         let lost =
@@ -344,7 +345,7 @@ impl State {
 }
 
 /// Counts one more poll at this instant.
-fn another(count: &mut (Monotonic, u64), now: Monotonic) -> u64 {
+fn count_poll(count: &mut (Monotonic, u64), now: Monotonic) -> u64 {
     if count.0 != now {
         *count = (now, 0);
     }

@@ -50,20 +50,20 @@ fn toy(seed: u64) -> (String, Fingerprint) {
                     }
                 }
             });
-            let (told, level_here) = (history.clone(), level.clone());
+            let (log, level_here) = (history.clone(), level.clone());
             executor.spawn_on(machine, async move {
                 while let Some(number) = receiver.recv().await {
-                    told.tell(format_args!("m{n} worker {worker} got {number}"));
+                    log.append(format_args!("m{n} worker {worker} got {number}"));
                     if number % 10 == 0 {
                         level_here.send_modify(|level| *level += 1);
                     }
                 }
             });
-            let (told, mut seen) = (history.clone(), level.subscribe());
+            let (log, mut seen) = (history.clone(), level.subscribe());
             executor.spawn_on(machine, async move {
                 while seen.changed().await.is_ok() {
                     let level = *seen.borrow_and_update();
-                    told.tell(format_args!("m{n} watcher {worker} sees {level}"));
+                    log.append(format_args!("m{n} watcher {worker} sees {level}"));
                 }
             });
         }
@@ -116,7 +116,7 @@ fn timers_fire_in_order_and_never_early() {
         let (handle, history) = (executor.handle.clone(), history.clone());
         executor.spawn_on(Machine::WORLD, async move {
             handle.sleep(Duration::from_millis(milliseconds)).await;
-            history.tell(milliseconds);
+            history.append(milliseconds);
         });
     }
     executor.run_until(Monotonic(0) + Duration::from_millis(20));
@@ -155,10 +155,10 @@ fn a_paused_machine_does_nothing_and_catches_up_when_it_goes_on() {
     let machine = executor.add_machine("host");
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let history = history(&executor);
-    let told = history.clone();
+    let log = history.clone();
     executor.spawn_on(machine, async move {
         while let Some(number) = receiver.recv().await {
-            told.tell(number);
+            log.append(number);
         }
     });
     let ticks = Arc::new(AtomicU64::new(0));
@@ -204,7 +204,7 @@ fn a_machine_that_is_paused_between_two_polls_does_not_get_the_second() {
 }
 
 #[test]
-fn a_machine_that_died_paused_runs_in_its_next_life() {
+fn a_machine_that_crashed_while_paused_runs_again() {
     let mut executor = Executor::new(5);
     let machine = executor.add_machine("host");
     executor.pause(machine);
@@ -217,11 +217,11 @@ fn a_machine_that_died_paused_runs_in_its_next_life() {
 }
 
 /// Writes a line to the history when it is dropped.
-struct Tells(&'static str, History);
+struct RecordsDrop(&'static str, History);
 
-impl Drop for Tells {
+impl Drop for RecordsDrop {
     fn drop(&mut self) {
-        self.1.tell(self.0);
+        self.1.append(self.0);
     }
 }
 
@@ -231,7 +231,7 @@ fn a_crash_drops_every_task_of_its_machine_oldest_first_and_no_other() {
     let history = history(&executor);
     let (host, other) = (executor.add_machine("host"), executor.add_machine("other"));
     for (machine, name) in [(host, "a"), (other, "x"), (host, "b"), (host, "c")] {
-        let held = Tells(name, history.clone());
+        let held = RecordsDrop(name, history.clone());
         executor.spawn_on(machine, async move {
             let _held = held;
             std::future::pending::<()>().await;
@@ -289,7 +289,7 @@ fn a_task_may_crash_its_own_machine() {
     let mut executor = Executor::new(5);
     let history = history(&executor);
     let host = executor.add_machine("host");
-    let (handle, held) = (executor.handle.clone(), Tells("gone", history.clone()));
+    let (handle, held) = (executor.handle.clone(), RecordsDrop("gone", history.clone()));
     let task = executor.spawn_on(host, async move {
         let _held = held;
         handle.crash(host);
@@ -305,7 +305,7 @@ fn a_task_may_crash_its_own_machine() {
 fn an_aborted_task_is_dropped_when_its_turn_comes() {
     let mut executor = Executor::new(5);
     let history = history(&executor);
-    let held = Tells("dropped", history.clone());
+    let held = RecordsDrop("dropped", history.clone());
     let task = executor.spawn_on(Machine::WORLD, async move {
         let _held = held;
         std::future::pending::<()>().await;
@@ -320,10 +320,10 @@ fn an_aborted_task_is_dropped_when_its_turn_comes() {
 }
 
 #[test]
-#[should_panic(expected = "spinner is busy without end: 10")]
-fn a_busy_loop_is_named() {
+#[should_panic(expected = "busy loop on spinner: 10")]
+fn a_busy_loop_is_reported_with_its_machine() {
     let mut executor = Executor::new(5);
-    executor.limit_polls_at_one_instant(1_000);
+    executor.limit_polls_per_instant(1_000);
     let (spinner, calm) = (executor.add_machine("spinner"), executor.add_machine("calm"));
     executor.spawn_on(calm, tick(executor.handle.clone(), Arc::default()));
     executor.run_for(5 * SECOND);
@@ -336,8 +336,8 @@ fn a_busy_loop_is_named() {
 }
 
 #[test]
-#[should_panic(expected = "waits for what never comes")]
-fn a_wait_without_end_is_found_out() {
+#[should_panic(expected = "nothing can wake this future any more")]
+fn a_deadlock_is_reported() {
     Executor::new(5).run(std::future::pending::<()>());
 }
 
@@ -357,7 +357,7 @@ fn nothing_outlives_its_executor() {
     let mut executor = Executor::new(5);
     let host = executor.add_machine("host");
     let history = history(&executor);
-    let (handle, held) = (executor.handle.clone(), Tells("gone", history.clone()));
+    let (handle, held) = (executor.handle.clone(), RecordsDrop("gone", history.clone()));
     executor.spawn_on(host, async move {
         let _held = held;
         tick(handle, Arc::default()).await;

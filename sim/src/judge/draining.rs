@@ -8,11 +8,11 @@ use ephor_core::host_record::{HostRecord, Reply};
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 
 use super::Judge;
-use super::docket::Docket;
+use super::state::JudgeState;
 
 /// The most that closing and the last two store calls take after the call in flight. An owner adds it to the
 /// deadline that it announces.
-const TO_GIVE_AWAY: Duration = Duration::from_secs(13);
+const MAX_GIVE_AWAY: Duration = Duration::from_secs(13);
 /// A host that answers has seen the store's clock within this time.
 const SEEN_WITHIN: Duration = Duration::from_secs(60);
 
@@ -37,29 +37,30 @@ impl Judge {
     }
 
     /// Notes the partitions that a host announces to give away.
-    pub(super) fn note_draining(&self, docket: &mut Docket, record: &HostRecord) {
+    pub(super) fn note_draining(&self, state: &mut JudgeState, record: &HostRecord) {
         let (now, store_now) = (self.handle.now(), self.store_time());
-        let set = docket.store_set_at.is_some_and(|at| now.since(at) < SEEN_WITHIN);
-        let Docket { seats, cases, .. } = docket;
-        let Some(seat) = seats.get_mut(&record.id) else { return };
-        let own = self.reading(seat.machine);
+        let set = state.store_set_at.is_some_and(|at| now.since(at) < SEEN_WITHIN);
+        let JudgeState { hosts, partitions, .. } = state;
+        let Some(host_facts) = hosts.get_mut(&record.id) else { return };
+        let own = self.own_time(host_facts.machine);
         for answer in &record.answers {
             let Reply::DrainingUntil(until) = answer.reply else { continue };
-            let epoch = cases.get(&answer.partition).map(|case| case.epoch).unwrap_or_default();
-            let known = seat.draining.get(&answer.partition).filter(|known| known.epoch == epoch).copied();
-            let left = until.since(store_now).saturating_sub(TO_GIVE_AWAY);
+            let epoch = partitions.get(&answer.partition).map(|facts| facts.epoch).unwrap_or_default();
+            let known =
+                host_facts.draining.get(&answer.partition).filter(|known| known.epoch == epoch).copied();
+            let left = until.since(store_now).saturating_sub(MAX_GIVE_AWAY);
             // A drain's deadline is never extended: the first announcement counts.
             let call_until = known.map_or((!set).then(|| own + left), |known| known.call_until);
             let told_at = known.filter(|known| known.until == until).map_or(now, |known| known.told_at);
-            seat.draining.insert(answer.partition, Draining { epoch, until, told_at, call_until });
+            host_facts.draining.insert(answer.partition, Draining { epoch, until, told_at, call_until });
         }
     }
 }
 
-impl Docket {
+impl JudgeState {
     /// A host's announcement for a partition that it gives away in this epoch.
     pub(super) fn draining(&self, host: &HostId, partition: PartitionId, epoch: Epoch) -> Option<Draining> {
-        let draining = self.seats.get(host)?.draining.get(&partition)?;
+        let draining = self.hosts.get(host)?.draining.get(&partition)?;
         (draining.epoch == epoch).then_some(*draining)
     }
 }

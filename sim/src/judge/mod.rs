@@ -2,8 +2,8 @@
 //!
 //! The judge learns facts from four sides: the steps that the store carried out (`store_side`), the calls of
 //! user code (`code_side`, `calls`), the exchange between hosts and the hub (`hub_side`, `lost_ground`), and
-//! the faults that `crate::acts` injected. It trusts no host's own account: reports and answers of hosts are
-//! checked against these facts. `docket` holds the state of the judge, `case` the facts of one partition.
+//! the faults that `crate::injection` injected (`fault_notes`). It trusts no host's own account: reports and answers of hosts are
+//! checked against these facts. `state` holds the state of the judge, `partition_facts` the facts of one partition.
 //!
 //! | promise | how it is judged |
 //! |---|---|
@@ -14,41 +14,28 @@
 //! | balanced and then still | after the faults: everything is owned, evenly, and nothing moves |
 //! | the loop never dies | every host goes on scanning; limits of calls, and reports of failures (`calls`) |
 //!
-//! A check is skipped where no host could know better. Each exemption that several checks share is a
-//! predicate that says what it exempts, why, and for how long; all others are listed at their checks.
-//!
-//! | exemption | reason | bound |
-//! |---|---|---|
-//! | `Docket::in_amnesty` | the store was restored from an old copy, and owners do not know yet | 60 s |
-//! | `Docket::was_restored_lately` | the same, for leases that run out and for calls that a stop cuts short | 120 s |
-//! | `Docket::has_it_from_another_time` | a restored store gave the same epoch to another host | 60 s |
-//! | `Docket::misled` | the machine's clock stood still, so it cannot see that its lease is over | until its next renewal |
-//! | `Docket::was_overtaken` | the store's clock was set, and a fault affected the machine or kept it from the store | 60 s |
-//! | `Docket::in_time` | the machine stood still, slept or blocked its thread, or its clock jumped or drifted | until that ended |
-//! | `Docket::undisturbed` | a fault hit the machine, or the store was bad for it | until that ended |
-//! | `Docket::reached_the_store` | the store was bad for the machine | until that ended |
-//! | `Judge::is_well` | a fault hit the machine, the store was bad for it, or the store was restored | 60 s after that |
-//!
-//! Saves are never exempt from fencing.
+//! A check is skipped where no host could know better: `exemptions` has the table of these exemptions, each with
+//! its reason and its bound, and counts them. A check says which of them it allows.
 
 mod calls;
-mod case;
 mod code_side;
-mod docket;
 mod draining;
+mod exemptions;
+mod fault_notes;
+mod final_state;
+mod gaps;
 mod hub_side;
 mod lost_ground;
+mod partition_facts;
 mod promise;
-mod rest;
-mod robbery;
 mod sleep;
+mod state;
 mod stops;
 mod store_side;
+mod theft;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use ephor::{HostId, OnInvalidPosition, PartitionId, StartPosition};
 use ephor_core::host_record::{Answer, HostRecord};
@@ -59,13 +46,14 @@ use ephor_core::time::{Clock, Monotonic};
 use crate::coverage::PartitionState;
 use crate::executor::{Handle, Machine};
 use crate::history::History;
-use crate::scenario::{Scenario, Style};
-pub use calls::Told;
-use case::{EarlierLog, Standing};
+use crate::scenario::{HostConfig, Scenario};
+pub use calls::ReportTarget;
 pub use code_side::{Caller, Span};
-use docket::{Docket, Seat};
+pub use exemptions::{Check, Exemption, ExemptionCounts};
+pub use final_state::{FinalState, RunningHost};
+use partition_facts::LogPosition;
 pub use promise::{Promise, Violation};
-pub use rest::{Alive, Rest};
+use state::{HostFacts, JudgeState};
 
 /// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -86,7 +74,7 @@ pub struct Figures {
 
 /// A processor opened or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct ProcessorEvent {
     /// The time at which it opened or closed.
     pub at: Monotonic,
     /// The partition.
@@ -97,7 +85,7 @@ pub struct Turn {
 
 /// The judge's facts about the store at one moment, restored together with a copy of the store.
 #[derive(Clone, Debug)]
-pub struct JudgeCopy(BTreeMap<PartitionId, (Option<HostId>, ephor::Epoch, Option<Standing>)>);
+pub struct JudgeCopy(BTreeMap<PartitionId, (Option<HostId>, ephor::Epoch, Option<LogPosition>)>);
 
 /// The judge of one run. Clones share one state.
 #[derive(Clone)]
@@ -107,14 +95,15 @@ pub struct Judge {
     initial: StartPosition,
     /// The number of partitions when the group was created. Partitions added later start at the earliest
     /// event.
-    founded: u32,
+    initial_partitions: u32,
     on_invalid: OnInvalidPosition,
     epochless: bool,
     /// True if the store notifies hosts of changes.
     wakes: bool,
     /// The machine whose clock the store uses.
     store_clock: Machine,
-    docket: Arc<Mutex<Docket>>,
+    state: Arc<Mutex<JudgeState>>,
+    exemptions: Arc<Mutex<ExemptionCounts>>,
 }
 
 impl Judge {
@@ -130,12 +119,13 @@ impl Judge {
             handle: handle.clone(),
             history: history.clone(),
             initial: scenario.initial.clone(),
-            founded: scenario.partitions,
+            initial_partitions: scenario.partitions,
             on_invalid: scenario.on_invalid,
             epochless: scenario.epochless,
             wakes: scenario.wakes,
             store_clock,
-            docket: Arc::new(Mutex::new(Docket::new(log))),
+            state: Arc::new(Mutex::new(JudgeState::new(log))),
+            exemptions: Arc::default(),
         }
     }
 
@@ -144,49 +134,49 @@ impl Judge {
         Self { wakes: false, ..self }
     }
 
-    fn docket(&self) -> MutexGuard<'_, Docket> {
-        self.docket.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, JudgeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The first promise that was broken.
     pub fn violation(&self) -> Option<Violation> {
-        self.docket().violation.clone()
+        self.state().violation.clone()
     }
 
     /// The figures so far.
     pub fn figures(&self) -> Figures {
-        self.docket().figures.clone()
+        self.state().figures.clone()
     }
 
     /// All openings and closings, in order.
-    pub fn turns(&self) -> Vec<Turn> {
-        self.docket().turns.clone()
+    pub fn processor_events(&self) -> Vec<ProcessorEvent> {
+        self.state().processor_events.clone()
     }
 
     /// The time of the last change of ownership.
     pub fn last_change(&self) -> Monotonic {
-        self.docket().last_change
+        self.state().last_change
     }
 
     /// Records a violation. Only the first one counts, because later ones may follow from it.
-    pub fn object(&self, promise: Promise, partition: Option<PartitionId>, what: String) {
-        let mut docket = self.docket();
-        if docket.violation.is_none() {
+    pub fn report_violation(&self, promise: Promise, partition: Option<PartitionId>, what: String) {
+        let mut state = self.state();
+        if state.violation.is_none() {
             let violation = Violation { promise, partition, what };
-            self.history.tell(format_args!("VIOLATION of \"{violation}\""));
-            docket.violation = Some(violation);
+            self.history.append(format_args!("VIOLATION of \"{violation}\""));
+            state.violation = Some(violation);
         }
     }
 
     /// The state of a partition, for the coverage table.
     pub fn state_of(&self, partition: PartitionId) -> PartitionState {
-        let docket = self.docket();
-        match docket.cases.get(&partition) {
-            Some(case) if case.owner.is_none() => PartitionState::Unowned,
-            Some(case) if docket.is_held(partition, case) => PartitionState::Held,
-            Some(case) if case.call.is_some() => PartitionState::InCall,
-            Some(case) if case.open.contains(&case.epoch) => PartitionState::Idle,
-            Some(case) if case.closing == Some(case.epoch) => PartitionState::Closing,
+        let state = self.state();
+        match state.partitions.get(&partition) {
+            Some(facts) if facts.owner.is_none() => PartitionState::Unowned,
+            Some(facts) if state.is_held(partition, facts) => PartitionState::Held,
+            Some(facts) if facts.call.is_some() => PartitionState::InCall,
+            Some(facts) if facts.open.contains(&facts.epoch) => PartitionState::Idle,
+            Some(facts) if facts.last_closed == Some(facts.epoch) => PartitionState::Closing,
             Some(_) => PartitionState::Opening,
             None => PartitionState::Unowned,
         }
@@ -194,26 +184,27 @@ impl Judge {
 
     /// The partitions that the store assigns to the hosts of a machine, of any incarnation.
     pub fn owned_by(&self, machine: Machine) -> Vec<PartitionId> {
-        let docket = self.docket();
-        let sits = |host: &HostId| docket.seats.get(host).is_some_and(|seat| seat.machine == machine);
-        let mine = docket.cases.iter().filter(|(_, case)| case.owner.as_ref().is_some_and(sits));
+        let state = self.state();
+        let runs_there =
+            |host: &HostId| state.hosts.get(host).is_some_and(|host_facts| host_facts.machine == machine);
+        let mine = state.partitions.iter().filter(|(_, facts)| facts.owner.as_ref().is_some_and(runs_there));
         mine.map(|(partition, _)| *partition).collect()
     }
 
     /// The machine of the host that owns a partition.
     pub fn owner_of(&self, partition: PartitionId) -> Option<Machine> {
-        let docket = self.docket();
-        let owner = docket.cases.get(&partition)?.owner.as_ref()?;
-        docket.seats.get(owner).map(|seat| seat.machine)
+        let state = self.state();
+        let owner = state.partitions.get(&partition)?.owner.as_ref()?;
+        state.hosts.get(owner).map(|host_facts| host_facts.machine)
     }
 
     /// Notes a host's heartbeat: its identity, its requests for partitions and its answers to requests.
-    pub fn meets(&self, record: &HostRecord, machine: Machine, style: &Style) {
+    pub fn note_heartbeat(&self, record: &HostRecord, machine: Machine, config: &HostConfig) {
         let now = self.handle.now();
-        let mut docket = self.docket();
-        let seat = docket.seats.entry(record.id.clone()).or_insert_with(|| Seat {
+        let mut state = self.state();
+        let host_facts = state.hosts.entry(record.id.clone()).or_insert_with(|| HostFacts {
             machine,
-            style: style.clone(),
+            config: config.clone(),
             dead: false,
             stopped: None,
             stopping: None,
@@ -221,173 +212,109 @@ impl Judge {
             answers: vec![],
             draining: BTreeMap::new(),
         });
-        note(&mut seat.wants, &record.wants, now, PartialEq::eq);
-        note(&mut seat.answers, &record.answers, now, same_answer);
-        self.note_draining(&mut docket, record);
-    }
-
-    /// Notes a fault on a machine that lasts this long, so that actions of its host may be late.
-    pub fn disturbed(&self, machine: Machine, lasting: Duration) {
-        let until = self.handle.now() + lasting;
-        let mut docket = self.docket();
-        docket.machines.entry(machine).or_default().is_disturbed(until);
-    }
-
-    /// Notes that a machine stands still or blocks its thread for this long, or that its clock jumps or
-    /// drifts.
-    pub fn stands(&self, machine: Machine, lasting: Duration) {
-        let until = self.handle.now() + lasting;
-        let mut docket = self.docket();
-        let file = docket.machines.entry(machine).or_default();
-        file.stood_until = file.stood_until.max(until);
-    }
-
-    /// Notes that the store's clock was set.
-    pub fn store_clock_was_set(&self) {
-        let now = self.handle.now();
-        self.docket().store_set_at = Some(now);
-    }
-
-    /// Notes that a machine's connection to the store becomes bad, or good again.
-    pub fn store_is_bad(&self, machine: Machine, bad: bool) {
-        let now = self.handle.now();
-        let mut docket = self.docket();
-        let file = docket.machines.entry(machine).or_default();
-        // If one kind of trouble follows another, the time counts from the first.
-        if !(bad && file.store_is_bad) {
-            (file.store_is_bad, file.store_changed_at) = (bad, now);
-        }
-        file.is_disturbed(now);
-        docket.note_outage(Some(machine), bad, now);
-    }
-
-    /// Notes that the store becomes bad for all hosts, or good again.
-    pub fn store_is_bad_for_all(&self, bad: bool) {
-        let now = self.handle.now();
-        let mut docket = self.docket();
-        if !(bad && docket.common.0) {
-            docket.common = (bad, now);
-        }
-        docket.note_outage(None, bad, now);
-    }
-
-    /// Notes that a machine's clock stood still until now while time passed.
-    pub fn clock_stood(&self, machine: Machine) {
-        let now = self.handle.now();
-        let mut docket = self.docket();
-        let file = docket.machines.entry(machine).or_default();
-        file.clock_stood_until = Some(now);
-        file.is_disturbed(now);
+        keep_first_times(&mut host_facts.wants, &record.wants, now, PartialEq::eq);
+        keep_first_times(&mut host_facts.answers, &record.answers, now, same_answer);
+        self.note_draining(&mut state, record);
     }
 
     /// Notes that an operator holds a partition on a machine, or lets it go.
-    pub fn holds(&self, partition: PartitionId, machine: Machine, held: bool) {
-        let mut docket = self.docket();
+    pub fn note_hold(&self, partition: PartitionId, machine: Machine, held: bool) {
+        let mut state = self.state();
         if held {
-            docket.held.insert((partition, machine));
+            state.held.insert((partition, machine));
         } else {
-            docket.held.remove(&(partition, machine));
+            state.held.remove(&(partition, machine));
         }
     }
 
     /// All partitions that an operator holds, and on which machine.
     pub fn held(&self) -> Vec<(PartitionId, Machine)> {
-        self.docket().held.iter().copied().collect()
+        self.state().held.iter().copied().collect()
     }
 
     /// Notes that the process on this machine is gone. An operator's holds in it end with it.
-    pub fn lets_go(&self, machine: Machine) {
-        let mut docket = self.docket();
-        docket.held.retain(|(_, on)| *on != machine);
-        docket.seats.values_mut().filter(|seat| seat.machine == machine).for_each(|seat| seat.dead = true);
+    pub fn note_process_gone(&self, machine: Machine) {
+        let mut state = self.state();
+        state.held.retain(|(_, on)| *on != machine);
+        state
+            .hosts
+            .values_mut()
+            .filter(|host_facts| host_facts.machine == machine)
+            .for_each(|host_facts| host_facts.dead = true);
     }
 
     /// The newest epoch of a partition.
     pub fn epoch_of(&self, partition: PartitionId) -> ephor::Epoch {
-        self.docket().cases.get(&partition).map(|case| case.epoch).unwrap_or_default()
+        self.state().partitions.get(&partition).map(|facts| facts.epoch).unwrap_or_default()
     }
 
     /// The oldest event of a partition that is kept.
-    pub fn kept(&self, partition: PartitionId) -> SequenceNumber {
-        self.docket().cases.get(&partition).map(|case| case.kept).unwrap_or_default()
+    pub fn oldest_kept(&self, partition: PartitionId) -> SequenceNumber {
+        self.state().partitions.get(&partition).map(|facts| facts.oldest_kept).unwrap_or_default()
     }
 
     /// The first event of a partition from which on none is missing.
-    pub fn whole_from(&self, partition: PartitionId) -> SequenceNumber {
-        let docket = self.docket();
-        let Some(case) = docket.cases.get(&partition) else { return SequenceNumber(0) };
-        case.passed_over.iter().map(|range| range.end).fold(case.kept, SequenceNumber::max)
+    pub fn complete_from(&self, partition: PartitionId) -> SequenceNumber {
+        let state = self.state();
+        let Some(facts) = state.partitions.get(&partition) else { return SequenceNumber(0) };
+        facts.passed_over.iter().map(|range| range.end).fold(facts.oldest_kept, SequenceNumber::max)
     }
 
     /// Events of a partition before this one may be missing: an operator's seek passed over them, or reading
     /// began here.
     pub fn excused_before(&self, partition: PartitionId) -> SequenceNumber {
-        self.docket().cases.get(&partition).map(|case| case.excused).unwrap_or_default()
+        self.state().partitions.get(&partition).map(|facts| facts.excused_before).unwrap_or_default()
     }
 
     /// The number of times that the hub was deleted and created again.
-    pub fn life(&self) -> usize {
-        self.docket().life()
-    }
-
-    /// Notes that the hub was deleted and created again with this log. Its former events are gone.
-    pub fn hub_was_made_anew(&self, log: Option<LogId>) {
-        let mut docket = self.docket();
-        let deleted = docket.life();
-        docket.logs.push(log);
-        for case in docket.cases.values_mut() {
-            let (kept, passed_over) = (std::mem::take(&mut case.kept), std::mem::take(&mut case.passed_over));
-            case.earlier.insert(deleted, EarlierLog { kept, passed_over });
-            case.done.clear();
-            case.excused = SequenceNumber(0);
-        }
-    }
-
-    /// Notes that the hub lost the events of these numbers, or will never assign the numbers.
-    pub fn passed_over(&self, partition: PartitionId, numbers: Range<SequenceNumber>) {
-        self.docket().cases.entry(partition).or_default().passed_over.push(numbers);
-    }
-
-    /// Notes that retention removed all events before this one.
-    pub fn removed_before(&self, partition: PartitionId, kept: SequenceNumber) {
-        let mut docket = self.docket();
-        let case = docket.cases.entry(partition).or_default();
-        case.kept = case.kept.max(kept);
+    pub fn log_generation(&self) -> usize {
+        self.state().log_generation()
     }
 
     /// A copy of the judge's facts about the store.
     pub fn copy(&self) -> JudgeCopy {
-        let docket = self.docket();
-        let cases = docket.cases.iter();
-        JudgeCopy(cases.map(|(id, case)| (*id, (case.owner.clone(), case.epoch, case.standing))).collect())
+        let state = self.state();
+        let partitions = state.partitions.iter();
+        JudgeCopy(
+            partitions
+                .map(|(id, facts)| (*id, (facts.owner.clone(), facts.epoch, facts.stored_position)))
+                .collect(),
+        )
     }
 
     /// Notes that the store was restored from a copy taken together with this one.
-    pub fn store_was_restored(&self, copy: &JudgeCopy) {
+    pub fn note_store_restored(&self, copy: &JudgeCopy) {
         let now = self.handle.now();
-        let mut docket = self.docket();
-        docket.restored_at = Some(now);
-        let present = docket.life();
-        docket.last_change = now;
-        for (partition, case) in &mut docket.cases {
-            let (owner, epoch, standing) = copy.0.get(partition).cloned().unwrap_or_default();
-            (case.owner, case.epoch, case.begun, case.standing) = (owner, epoch, epoch, standing);
-            case.sought_in = case.sought_in.min(epoch);
+        let mut state = self.state();
+        state.restored_at = Some(now);
+        let present = state.log_generation();
+        state.last_change = now;
+        for (partition, facts) in &mut state.partitions {
+            let (owner, epoch, position) = copy.0.get(partition).cloned().unwrap_or_default();
+            (facts.owner, facts.epoch, facts.begun, facts.stored_position) = (owner, epoch, epoch, position);
+            facts.last_seek_epoch = facts.last_seek_epoch.min(epoch);
             // A seek that is newer than the copy is undone with it.
-            if let Some(next) = standing.filter(|standing| standing.life == present).map(|it| it.next) {
-                case.excuse_before(next);
+            if let Some(next) =
+                position.filter(|position| position.log_generation == present).map(|it| it.next)
+            {
+                facts.excuse_before(next);
             }
         }
     }
 
     /// The present reading of a machine's own monotonic clock.
-    fn reading(&self, machine: Machine) -> Monotonic {
+    fn own_time(&self, machine: Machine) -> Monotonic {
         self.handle.clock(machine).now()
     }
 }
 
 /// Keeps the time at which each of these requests or answers first appeared.
-fn note<T: Clone>(noted: &mut Vec<(T, Monotonic)>, said: &[T], now: Monotonic, same: fn(&T, &T) -> bool) {
+fn keep_first_times<T: Clone>(
+    noted: &mut Vec<(T, Monotonic)>,
+    said: &[T],
+    now: Monotonic,
+    same: fn(&T, &T) -> bool,
+) {
     noted.retain(|(old, _)| said.iter().any(|new| same(old, new)));
     for new in said {
         match noted.iter_mut().find(|(old, _)| same(old, new)) {

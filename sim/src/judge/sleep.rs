@@ -6,7 +6,7 @@ use ephor::{Epoch, HostId, PartitionId};
 use ephor_core::history::OwnershipChange;
 use ephor_core::time::Monotonic;
 
-use super::{Docket, Judge, Promise};
+use super::{Check, Exemption, Judge, JudgeState, Promise};
 use crate::executor::Machine;
 
 /// A host that is awake for this long before its lease is over renews it.
@@ -15,103 +15,103 @@ const RENEWS_WITHIN: Duration = Duration::from_secs(5);
 const MARGIN: Duration = Duration::from_secs(1);
 /// For this long after the store's clock was set, or after it was restored, the ages that it reports are
 /// wrong.
-const FORGOTTEN: Duration = Duration::from_secs(120);
+const AGES_ARE_WRONG: Duration = Duration::from_secs(120);
 
 impl Judge {
     /// Notes that a machine falls asleep.
-    pub fn falls_asleep(&self, machine: Machine) {
+    pub fn note_sleep(&self, machine: Machine) {
         let now = self.handle.now();
-        let mut docket = self.docket();
-        let file = docket.machines.entry(machine).or_default();
-        file.disturbed_until = file.disturbed_until.max(now);
-        file.stood_until = file.stood_until.max(now);
+        let mut state = self.state();
+        let machine_facts = state.machines.entry(machine).or_default();
+        machine_facts.fault_until = machine_facts.fault_until.max(now);
+        machine_facts.time_fault_until = machine_facts.time_fault_until.max(now);
     }
 
     /// Notes that a machine wakes up.
-    pub fn wakes_up(&self, machine: Machine) {
+    pub fn note_wake_up(&self, machine: Machine) {
         let now = self.handle.now();
-        let mut docket = self.docket();
-        let file = docket.machines.entry(machine).or_default();
-        file.disturbed_until = file.disturbed_until.max(now);
-        file.stood_until = file.stood_until.max(now);
-        file.woke_at = Some(now);
+        let mut state = self.state();
+        let machine_facts = state.machines.entry(machine).or_default();
+        machine_facts.fault_until = machine_facts.fault_until.max(now);
+        machine_facts.time_fault_until = machine_facts.time_fault_until.max(now);
+        machine_facts.woke_at = Some(now);
     }
 
     /// True if a call of user code runs on this machine.
     pub fn is_in_a_call(&self, machine: Machine) -> bool {
-        let docket = self.docket();
-        docket.cases.values().any(|case| case.call.is_some_and(|call| call.machine == machine))
+        let state = self.state();
+        state.partitions.values().any(|facts| facts.call.is_some_and(|call| call.machine == machine))
     }
 
     /// Returns a violation if a lease is claimed as expired although its owner serves it, or closes in order
     /// to give it away, and could have renewed it.
-    pub(super) fn expired_in_good_health(
+    pub(super) fn expired_although_healthy(
         &self,
-        docket: &Docket,
+        state: &JudgeState,
         change: &OwnershipChange,
     ) -> Option<(Promise, String)> {
-        let case = docket.cases.get(&change.partition)?;
-        let served = case.open.contains(&case.epoch) || case.gives_away == Some(case.epoch);
+        let facts = state.partitions.get(&change.partition)?;
+        let served = facts.open.contains(&facts.epoch) || facts.closing_to_give_away == Some(facts.epoch);
         let owner = change.from.as_ref().filter(|_| served)?;
-        self.ran_out_in_good_health(docket, change.partition, owner, case.epoch)
+        self.ran_out_although_healthy(state, change.partition, owner, facts.epoch)
     }
 
-    /// Returns a violation if a lease has run out although no fault but sleep affected its owner.
-    ///
-    /// Exempt:
-    /// - an owner that is dead, stopped or paused now, or does not own the partition in this epoch any more;
-    /// - an owner whose stop has used up its time: it abandons what it could not release;
-    /// - an owner that another fault than sleep affected, or that did not reach the store, since the last
-    ///   renewal;
-    /// - the first 120 s after the store's clock was set or the store was restored, because ages are wrong
-    ///   then;
-    /// - an owner that woke up less than 5 s before the end of the lease, less its margin;
-    /// - an owner that opened the partition less than the renewal interval and 5 s before that end.
-    pub(super) fn ran_out_in_good_health(
+    /// Returns a violation if a lease has run out although no fault but sleep affected its owner, and it was
+    /// awake and open early enough to renew it.
+    pub(super) fn ran_out_although_healthy(
         &self,
-        docket: &Docket,
+        state: &JudgeState,
         partition: PartitionId,
         owner: &HostId,
         epoch: Epoch,
     ) -> Option<(Promise, String)> {
         let now = self.handle.now();
-        let seat = docket.seats.get(owner).filter(|seat| !seat.dead && seat.stopped.is_none())?;
-        let case = docket.cases.get(&partition)?;
-        if case.epoch != epoch || case.owner.as_ref() != Some(owner) || self.handle.is_paused(seat.machine) {
-            return None;
-        }
+        let host_facts = state.hosts.get(owner)?;
+        let facts = state.partitions.get(&partition)?;
+        let lost = facts.epoch != epoch || facts.owner.as_ref() != Some(owner);
         // A host abandons what it could not release when the time of its stop is over.
-        if seat.stopping.is_some() && self.stops_in_time(seat).is_none() {
-            return None;
-        }
-        let grant = case.granted.get(&epoch)?;
-        let file = docket.machines.get(&seat.machine).copied().unwrap_or_default();
-        let well = file.troubled_until <= grant.at && docket.reached_the_store(seat.machine, grant.at);
-        let set = docket.store_set_at.is_some_and(|at| now.since(at) < FORGOTTEN);
-        let lease = seat.style.manager_options();
+        let stop_is_over = host_facts.stopping.is_some() && self.stops_in_time(host_facts).is_none();
+        let grant = facts.granted.get(&epoch)?;
+        let machine_facts = state.machines.get(&host_facts.machine).copied().unwrap_or_default();
+        let set = state.store_set_at.is_some_and(|at| now.since(at) < AGES_ARE_WRONG);
+        let lease = host_facts.config.manager_options();
         let over = grant.at + (lease.lease_duration - lease.fence_margin);
-        let awake_since = file.woke_at.map_or(grant.at, |woke| woke.max(grant.at));
+        let awake_since = machine_facts.woke_at.map_or(grant.at, |woke| woke.max(grant.at));
         // A host that learns late of its lease renews it with its next regular renewal.
-        let opened = case.opened_at.filter(|(of, _)| *of == epoch).map_or(grant.at, |(_, at)| at);
+        let opened = facts.opened_at.filter(|(of, _)| *of == epoch).map_or(grant.at, |(_, at)| at);
         let could = over.since(awake_since) >= RENEWS_WITHIN
             && over.since(opened) >= lease.renew_interval + RENEWS_WITHIN;
         let age = now.since(grant.at);
         // The answer to the last renewal may have come when the lease was over.
         let over = now + MARGIN >= over;
-        (over && well && !set && !docket.was_restored_lately(now) && could).then(|| {
+        let exempt = self.is_exempt(
+            Check::LeaseRunsOut,
+            [
+                (Exemption::ProcessGone, !state.runs(owner)),
+                (Exemption::PartitionLost, lost),
+                (Exemption::MachinePaused, self.handle.is_paused(host_facts.machine)),
+                (Exemption::StopIsOver, stop_is_over),
+                (Exemption::MachineFault, machine_facts.fault_except_sleep_until > grant.at),
+                (Exemption::StoreUnreached, !state.reached_the_store(host_facts.machine, grant.at)),
+                (Exemption::StoreClockSet, set),
+                (Exemption::StoreRestoredRecently, state.restored_recently(now)),
+                (Exemption::AwakeTooLate, !could),
+            ],
+        );
+        (over && !exempt).then(|| {
             let awake = now.since(awake_since);
             let what = format!(
-                "its lease ran out {age:?} after it was granted, and its host was awake for {awake:?}"
+                "a lease ran out {age:?} after it was granted although its host was awake for {awake:?}"
             );
             (Promise::LoopNeverDies, what)
         })
     }
 }
 
-impl Docket {
+impl JudgeState {
     /// Exempts leases that run out, and calls that a stop cuts short, within 120 s after the store was
     /// restored from a copy.
-    pub(super) fn was_restored_lately(&self, now: Monotonic) -> bool {
-        self.restored_at.is_some_and(|at| now.since(at) < FORGOTTEN)
+    pub(super) fn restored_recently(&self, now: Monotonic) -> bool {
+        self.restored_at.is_some_and(|at| now.since(at) < AGES_ARE_WRONG)
     }
 }

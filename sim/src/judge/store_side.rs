@@ -8,24 +8,24 @@ use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause};
 
-use super::case::{Case, Grant, Reading, Standing};
-use super::hub_side::{beneath_the_stranger, far_from_its_own};
-use super::{Docket, Judge, Promise};
+use super::hub_side::used_up_epochs;
+use super::partition_facts::{Grant, LogPosition, PartitionFacts, ReadProgress};
+use super::{Check, Exemption, Judge, JudgeState, Promise};
 
 impl Judge {
     /// Checks a step that the store carried out.
-    pub fn store_did(&self, event: &StoreEvent) {
+    pub fn check_store_step(&self, event: &StoreEvent) {
         match event {
             StoreEvent::Renewed { token } => {
                 let LeaseToken { partition, owner, epoch } = token;
-                self.history.tell(format_args!("{} renews {partition:?} in {epoch:?}", owner.name));
+                self.history.append(format_args!("{} renews {partition:?} in {epoch:?}", owner.name));
                 let grant = self.grant(&token.owner);
-                let mut docket = self.docket();
-                docket.cases.entry(token.partition).or_default().granted.insert(token.epoch, grant);
-                let objection = self.renewed_while_stuck(&docket, token);
-                drop(docket);
-                if let Some((promise, what)) = objection {
-                    self.object(promise, Some(token.partition), what);
+                let mut state = self.state();
+                state.partitions.entry(token.partition).or_default().granted.insert(token.epoch, grant);
+                let violation = self.renewed_while_stuck(&state, token);
+                drop(state);
+                if let Some((promise, what)) = violation {
+                    self.report_violation(promise, Some(token.partition), what);
                 }
             }
             StoreEvent::Saved { token, checkpoint } => self.saved(token, checkpoint),
@@ -34,93 +34,104 @@ impl Judge {
     }
 
     /// Notes that an operator is about to move a partition's position.
-    pub fn expects_seek(&self, partition: PartitionId, next: SequenceNumber) {
-        self.docket().cases.entry(partition).or_default().sought = Some(next);
+    pub fn note_expected_seek(&self, partition: PartitionId, next: SequenceNumber) {
+        self.state().partitions.entry(partition).or_default().expected_seek = Some(next);
     }
 
     /// A grant of a lease from now on.
     fn grant(&self, owner: &HostId) -> Grant {
-        let machine = self.docket().seats.get(owner).map(|seat| seat.machine);
-        let reading = machine.map_or(self.handle.now(), |it| self.reading(it));
-        Grant { at: self.handle.now(), reading, machine }
+        let machine = self.state().hosts.get(owner).map(|host_facts| host_facts.machine);
+        let own_time = machine.map_or(self.handle.now(), |it| self.own_time(it));
+        Grant { at: self.handle.now(), own_time, machine }
     }
 
     fn saved(&self, token: &LeaseToken, checkpoint: &Checkpoint) {
         let partition = token.partition;
-        self.history.tell(format_args!(
+        self.history.append(format_args!(
             "{} saves {partition:?} at {:?} in {:?}",
             token.owner.name, checkpoint.position, token.epoch
         ));
-        let mut objections = vec![];
+        let mut violations = vec![];
         {
-            let mut docket = self.docket();
-            docket.figures.saves += 1;
-            let seat = docket.seats.get(&token.owner).map(|seat| seat.machine);
-            let well = seat.is_some_and(|machine| self.is_well(&docket, machine));
-            let life = docket.life_of(checkpoint);
-            let present = docket.life();
-            let case = docket.cases.entry(partition).or_default();
-            let next = next_of(&checkpoint.position, case);
-            if token.epoch != case.epoch {
-                let what = format!("a save in {:?} was accepted after {:?} began", token.epoch, case.epoch);
-                objections.push((Promise::OneOwner, what));
+            let mut state = self.state();
+            state.figures.saves += 1;
+            let machine = state.hosts.get(&token.owner).map(|host_facts| host_facts.machine);
+            let healthy = machine.is_some_and(|machine| self.is_healthy(&state, machine));
+            let log_generation = state.log_generation_of(checkpoint);
+            let present = state.log_generation();
+            let facts = state.partitions.entry(partition).or_default();
+            let next = next_of(&checkpoint.position, facts);
+            if token.epoch != facts.epoch {
+                let what = format!("a save in {:?} was accepted after {:?} began", token.epoch, facts.epoch);
+                violations.push((Promise::OneOwner, what));
             }
-            if let Some(old) = case.standing.filter(|old| (life, next) < (old.life, old.next)) {
+            if let Some(old) =
+                facts.stored_position.filter(|old| (log_generation, next) < (old.log_generation, old.next))
+            {
                 let what = format!("the checkpoint moved back from {:?} to {next:?}", old.next);
-                objections.push((Promise::CheckpointsNeverMoveBack, what));
+                violations.push((Promise::CheckpointsNeverMoveBack, what));
             }
-            let founded = partition.0 < self.founded;
-            let begins = case.standing.is_none() && self.initial == StartPosition::Latest && founded;
-            let goes_on = case.standing.is_none_or(|old| (life, next) > (old.life, old.next));
-            let close_failed = case.close_failed == Some(token.epoch);
-            let reading = case.readings.entry(token.epoch).or_default();
-            reading.unsaved = None;
-            let owed = reading.owed.take_if(|owed| owed.next <= next);
-            if let Some(later) = &mut reading.owed {
+            let initially_there = partition.0 < self.initial_partitions;
+            let begins =
+                facts.stored_position.is_none() && self.initial == StartPosition::Latest && initially_there;
+            let goes_on = facts
+                .stored_position
+                .is_none_or(|old| (log_generation, next) > (old.log_generation, old.next));
+            let close_failed = facts.close_failed == Some(token.epoch);
+            let progress = facts.read_progress.entry(token.epoch).or_default();
+            progress.unsaved = None;
+            let deferred = progress.deferred.take_if(|deferred| deferred.next <= next);
+            if let Some(later) = &mut progress.deferred {
                 // A checkpoint that was asked for meanwhile is due next.
                 later.since = self.handle.now();
             }
-            if close_failed && well && owed.is_none() && goes_on {
+            let exempt = close_failed
+                && self.is_exempt(Check::SavedAfterFailedClose, [(Exemption::Unhealthy, !healthy)]);
+            if close_failed && !exempt && deferred.is_none() && goes_on {
                 let what =
                     format!("a checkpoint up to {next:?} was written although the processor did not close");
-                objections.push((Promise::AtLeastOnceInOrder, what));
+                violations.push((Promise::AtLeastOnceInOrder, what));
             }
             // The checkpoints of other SDKs cannot express a start position: there, a start is stored as if
             // it had been reached. A save of events finished before the move may still be in flight; it is
             // not ahead of them.
-            let ahead = reading.next.is_none_or(|reads| reads.life != life || next > reads.next);
-            let in_their_words = self.epochless && ((reading.moving && ahead) || begins);
+            let ahead =
+                progress.next.is_none_or(|reads| reads.log_generation != log_generation || next > reads.next);
+            let stored_as_reached = self.epochless && ((progress.moving && ahead) || begins);
             // A retry of the same save may land late.
-            let repeated = case.standing == Some(Standing { life, next });
-            if (matches!(checkpoint.position, Position::Start(_)) && !repeated) || in_their_words {
-                reading.next = Some(Standing { life, next });
-                if std::mem::take(&mut reading.moving) || begins {
-                    case.excuse_before(next);
+            let repeated = facts.stored_position == Some(LogPosition { log_generation, next });
+            if (matches!(checkpoint.position, Position::Start(_)) && !repeated) || stored_as_reached {
+                progress.next = Some(LogPosition { log_generation, next });
+                if std::mem::take(&mut progress.moving) || begins {
+                    facts.excuse_before(next);
                 }
             }
-            if life == present {
-                let from =
-                    case.standing.filter(|old| old.life == life).map_or(SequenceNumber(0), |old| old.next);
-                let from = from.max(case.kept);
-                let owed = |event: &SequenceNumber| !case.done.contains(event) && !case.is_gone(*event);
-                let missing = (from.0..next.0).map(SequenceNumber).find(owed);
+            if log_generation == present {
+                let from = facts
+                    .stored_position
+                    .filter(|old| old.log_generation == log_generation)
+                    .map_or(SequenceNumber(0), |old| old.next);
+                let from = from.max(facts.oldest_kept);
+                let unfinished =
+                    |event: &SequenceNumber| !facts.done.contains(event) && !facts.is_gone(*event);
+                let missing = (from.0..next.0).map(SequenceNumber).find(unfinished);
                 if let Some(missing) = missing {
                     let what =
                         format!("a checkpoint up to {next:?} covers {missing:?}, which nobody finished");
-                    objections.push((Promise::AtLeastOnceInOrder, what));
+                    violations.push((Promise::AtLeastOnceInOrder, what));
                 }
             }
-            case.standing = Some(Standing { life, next });
+            facts.stored_position = Some(LogPosition { log_generation, next });
         }
-        for (promise, what) in objections {
-            self.object(promise, Some(partition), what);
+        for (promise, what) in violations {
+            self.report_violation(promise, Some(partition), what);
         }
     }
 
     fn ownership_changed(&self, change: &OwnershipChange, settled: bool) {
         let name = |host: &Option<HostId>| host.as_ref().map_or("nobody".into(), ToString::to_string);
         let partition = change.partition;
-        self.history.tell(format_args!(
+        self.history.append(format_args!(
             "{partition:?} goes from {} to {} in {:?}: {}{}",
             name(&change.from),
             name(&change.to),
@@ -129,128 +140,137 @@ impl Judge {
             if settled { ", settled" } else { "" }
         ));
         let grant = change.to.as_ref().map(|owner| self.grant(owner));
-        let mut objections = vec![];
+        let mut violations = vec![];
         {
-            let mut docket = self.docket();
-            docket.last_change = self.handle.now();
-            *docket.figures.changes.entry(reason_word(&change.reason)).or_default() += 1;
+            let mut state = self.state();
+            state.last_change = self.handle.now();
+            *state.figures.changes.entry(reason_name(&change.reason)).or_default() += 1;
             let released = matches!(change.reason, ChangeReason::Released(_));
             let given = released || change.reason == ChangeReason::HandedOver;
-            docket.figures.unsettled += u64::from(given && !settled);
+            state.figures.unsettled += u64::from(given && !settled);
             if change.reason == ChangeReason::Claimed(ClaimCause::Expired) {
-                objections.extend(self.taken_too_early(&docket, change));
-                objections.extend(self.expired_in_good_health(&docket, change));
+                violations.extend(self.taken_too_early(&state, change));
+                violations.extend(self.expired_although_healthy(&state, change));
             }
             if given && !settled {
-                objections.extend(self.unsettled_in_good_health(&docket, change));
+                violations.extend(self.unsettled_although_healthy(&state, change));
             }
-            objections.extend(far_from_its_own(change));
+            violations.extend(used_up_epochs(change));
             if change.reason == ChangeReason::Claimed(ClaimCause::Foreign) {
-                objections.extend(beneath_the_stranger(&docket, change));
+                violations.extend(self.not_above_foreign_reader(&state, change));
             }
-            if change.reason == ChangeReason::Claimed(ClaimCause::Silent) {
-                objections.extend(self.robbed_in_good_health(&docket, change));
-                objections.extend(self.robbed_against_its_word(&docket, change));
+            if change.reason == ChangeReason::Claimed(ClaimCause::Unresponsive) {
+                violations.extend(self.stolen_from_healthy_owner(&state, change));
+                violations.extend(self.stolen_against_the_answer(&state, change));
             }
-            let present = docket.life();
-            let amnesty = docket.in_amnesty(self.handle.now());
-            let case = docket.cases.entry(partition).or_default();
-            if given && settled && !amnesty {
-                objections.extend(not_settled(case));
+            let present = state.log_generation();
+            let restore_grace = state.in_restore_grace(self.handle.now());
+            let facts = state.partitions.entry(partition).or_default();
+            let settles = given && settled;
+            if settles && !self.is_exempt(Check::SettledIsSaved, [(Exemption::StoreRestored, restore_grace)])
+            {
+                violations.extend(not_settled(facts));
             }
             // A partition that was released because nobody served it may be settled all the same.
-            let told = given && change.reason != ChangeReason::Released(ReleaseCause::Unserved);
-            case.given = change.from.clone().filter(|_| told).map(|from| (from, settled));
+            let reported = given && change.reason != ChangeReason::Released(ReleaseCause::Unserved);
+            facts.last_given_away = change.from.clone().filter(|_| reported).map(|from| (from, settled));
             if !released {
-                if change.epoch <= case.epoch {
-                    let what = format!("the epoch went from {:?} to {:?}", case.epoch, change.epoch);
-                    objections.push((Promise::OneOwner, what));
+                if change.epoch <= facts.epoch {
+                    let what = format!("the epoch went from {:?} to {:?}", facts.epoch, change.epoch);
+                    violations.push((Promise::OneOwner, what));
                 }
-                case.epoch = case.epoch.max(change.epoch);
+                facts.epoch = facts.epoch.max(change.epoch);
                 if matches!(change.reason, ChangeReason::Sought { .. }) {
-                    carry_out_seek(case, present, change.epoch);
+                    carry_out_seek(facts, present, change.epoch);
                 }
-                let next = case.standing;
-                case.readings.insert(change.epoch, Reading { next, ..Reading::default() });
-                case.granted.insert(change.epoch, grant.unwrap_or_default());
+                let next = facts.stored_position;
+                facts.read_progress.insert(change.epoch, ReadProgress { next, ..ReadProgress::default() });
+                facts.granted.insert(change.epoch, grant.unwrap_or_default());
             }
-            case.owner = change.to.clone();
+            facts.owner = change.to.clone();
         }
-        for (promise, what) in objections {
-            self.object(promise, Some(partition), what);
+        for (promise, what) in violations {
+            self.report_violation(promise, Some(partition), what);
         }
     }
 
     /// Returns a violation if a lease is claimed as expired before it is over.
     ///
-    /// Half a lease is enough if the store's clock was set after the last renewal. Exempt:
-    /// - the first 60 s after the store was restored;
-    /// - a taker that a fault affected at any time since the store was restored, without a bound in time: the
-    ///   restored store counts versions from its copy on, so that a new version may look like one that the
-    ///   taker knows;
-    /// - a taker whose time did not pass normally since the last renewal (`Docket::in_time`), if the store's
-    ///   clock was set since then, too.
-    fn taken_too_early(&self, docket: &Docket, change: &OwnershipChange) -> Option<(Promise, String)> {
+    /// Half a lease is enough if the store's clock was set after the last renewal.
+    fn taken_too_early(&self, state: &JudgeState, change: &OwnershipChange) -> Option<(Promise, String)> {
         let now = self.handle.now();
-        let case = docket.cases.get(&change.partition)?;
-        let lease = docket.seats.get(change.from.as_ref()?)?.style.lease;
-        let age = now.since(case.granted.get(&case.epoch)?.at);
-        let granted = case.granted.get(&case.epoch)?.at;
+        let facts = state.partitions.get(&change.partition)?;
+        let lease = state.hosts.get(change.from.as_ref()?)?.config.lease;
+        let age = now.since(facts.granted.get(&facts.epoch)?.at);
+        let granted = facts.granted.get(&facts.epoch)?.at;
         // A host that began to watch after the store's clock was set waits for half a lease without a
         // renewal.
-        let half = docket.store_set_at.is_some_and(|set| set >= granted);
+        let half = state.store_set_at.is_some_and(|set| set >= granted);
         let lasts = if half { lease / 2 } else { lease };
         // Clocks may run two percent fast, and the store's clock counts whole milliseconds.
         let least = lasts.mul_f64(0.95).saturating_sub(Duration::from_millis(100));
         // A restored store assigns its version numbers again: a taker that read nothing meanwhile may take a
         // new version for the one that it knows.
-        let taker = docket.seats.get(change.to.as_ref()?)?.machine;
-        let unaware = docket.restored_at.is_some_and(|at| !docket.undisturbed(taker, at));
+        let taker = state.hosts.get(change.to.as_ref()?)?.machine;
+        let unaware = state.restored_at.is_some_and(|at| !state.free_of_faults(taker, at));
         // Both clocks that it could compare jumped since the renewal: no host could know better.
-        let both = half && !docket.in_time(taker, granted);
-        let excused = docket.in_amnesty(now) || unaware || both;
-        (age < least && !excused).then(|| {
-            let what = format!("taken as expired {age:?} after it was granted, and it lasts {lease:?}");
+        let both = half && !state.time_passed_normally(taker, granted);
+        let exempt = self.is_exempt(
+            Check::ClaimedTooEarly,
+            [
+                (Exemption::StoreRestored, state.in_restore_grace(now)),
+                (Exemption::StoreWasRestored, unaware),
+                (Exemption::BothClocksJumped, both),
+            ],
+        );
+        (age < least && !exempt).then(|| {
+            let what = format!("claimed as expired {age:?} after it was granted, but it lasts {lease:?}");
             (Promise::OneOwner, what)
         })
     }
 
     /// Returns a violation if a healthy host gives a partition away with finished events that are not saved,
     /// although the policy asks for a checkpoint on close, or with a deferred checkpoint that is not written.
-    ///
-    /// Exempt: a machine that is not healthy (`Judge::is_well`), and a partition that nobody served. A
-    /// processor that failed to close is exempt from the checkpoint on close.
-    fn unsettled_in_good_health(
+    fn unsettled_although_healthy(
         &self,
-        docket: &Docket,
+        state: &JudgeState,
         change: &OwnershipChange,
     ) -> Option<(Promise, String)> {
-        let seat = docket.seats.get(change.from.as_ref()?)?;
-        let case = docket.cases.get(&change.partition)?;
-        let served = change.reason != ChangeReason::Released(ReleaseCause::Unserved);
-        let asked = seat.style.checkpoint.on_close && case.close_failed != Some(case.epoch);
-        let reading = case.readings.get(&case.epoch);
-        let unsaved = reading.is_some_and(|reading| reading.unsaved.is_some());
-        let owed = reading.is_some_and(|reading| reading.owed.is_some());
-        let well = self.is_well(docket, seat.machine);
-        (served && (asked && unsaved || owed) && well).then(|| {
-            let what = "given away with something finished and not saved, although nothing was in the way"
-                .to_owned();
+        let host_facts = state.hosts.get(change.from.as_ref()?)?;
+        let facts = state.partitions.get(&change.partition)?;
+        let unserved = change.reason == ChangeReason::Released(ReleaseCause::Unserved);
+        let close_failed = facts.close_failed == Some(facts.epoch);
+        let asked = host_facts.config.checkpoint.on_close && !close_failed;
+        let progress = facts.read_progress.get(&facts.epoch);
+        let unsaved = progress.is_some_and(|progress| progress.unsaved.is_some());
+        let deferred = progress.is_some_and(|progress| progress.deferred.is_some());
+        let healthy = self.is_healthy(state, host_facts.machine);
+        let exempt = self.is_exempt(
+            Check::GivenAwayUnsettled,
+            [
+                (Exemption::Unserved, unserved),
+                (Exemption::Unhealthy, !healthy),
+                (Exemption::CloseFailed, close_failed && !deferred),
+            ],
+        );
+        ((asked && unsaved || deferred) && !exempt).then(|| {
+            let what =
+                "a healthy host gave a partition away with finished events that are not saved".to_owned();
             (Promise::StopMeansStopped, what)
         })
     }
 }
 
-impl Docket {
+impl JudgeState {
     /// The generation of the log that a checkpoint belongs to.
-    fn life_of(&self, checkpoint: &Checkpoint) -> usize {
+    fn log_generation_of(&self, checkpoint: &Checkpoint) -> usize {
         let named = checkpoint.log.as_ref();
         self.logs.iter().rposition(|log| named.is_none() || log.as_ref() == named).unwrap_or_default()
     }
 }
 
 /// The next event to read after this position.
-pub(super) fn next_of(position: &Position, case: &Case) -> SequenceNumber {
+pub(super) fn next_of(position: &Position, facts: &PartitionFacts) -> SequenceNumber {
     match position.start() {
         StartPosition::Sequence { number, inclusive } => {
             if inclusive {
@@ -259,16 +279,18 @@ pub(super) fn next_of(position: &Position, case: &Case) -> SequenceNumber {
                 number.next()
             }
         }
-        _ => case.kept,
+        _ => facts.oldest_kept,
     }
 }
 
 /// Returns a violation if a partition was given away as settled with finished events that are not saved.
-fn not_settled(case: &Case) -> Option<(Promise, String)> {
-    let finished = case.readings.get(&case.epoch)?.next?;
-    let saved =
-        case.standing.filter(|saved| saved.life == finished.life).map_or(SequenceNumber(0), |it| it.next);
-    let began = case.readings.get(&case.epoch)?.unsaved.is_some();
+fn not_settled(facts: &PartitionFacts) -> Option<(Promise, String)> {
+    let finished = facts.read_progress.get(&facts.epoch)?.next?;
+    let saved = facts
+        .stored_position
+        .filter(|saved| saved.log_generation == finished.log_generation)
+        .map_or(SequenceNumber(0), |it| it.next);
+    let began = facts.read_progress.get(&facts.epoch)?.unsaved.is_some();
     (began && saved < finished.next).then(|| {
         let (finished, what) = (finished.next, "given away as settled");
         (
@@ -279,16 +301,16 @@ fn not_settled(case: &Case) -> Option<(Promise, String)> {
 }
 
 /// Carries out an operator's seek: events after the new position must be processed again.
-fn carry_out_seek(case: &mut Case, life: usize, epoch: Epoch) {
-    let Some(next) = case.sought.take() else { return };
-    case.standing = Some(Standing { life, next });
-    case.sought_in = epoch;
-    case.done.split_off(&next);
-    case.excuse_before(next);
+fn carry_out_seek(facts: &mut PartitionFacts, log_generation: usize, epoch: Epoch) {
+    let Some(next) = facts.expected_seek.take() else { return };
+    facts.stored_position = Some(LogPosition { log_generation, next });
+    facts.last_seek_epoch = epoch;
+    facts.done.split_off(&next);
+    facts.excuse_before(next);
 }
 
 /// The name of a reason in the table of changes.
-fn reason_word(reason: &ChangeReason) -> String {
+fn reason_name(reason: &ChangeReason) -> String {
     match reason {
         ChangeReason::Sought { .. } => "sought".into(),
         other => other.to_string(),

@@ -33,7 +33,7 @@ pub const USAGE: &str = "usage: ephor-sim scale [--largest] [--write FOLDER]
   --largest       also 100 hosts × 1,024 partitions whole, and 300 × 8,192 and 1,000 × 32,768
                   with the decisions alone: minutes instead of seconds
   --write FOLDER  the largest, and with it the tables of FOLDER/scale.md and the picture
-                  FOLDER/pictures/scale.svg written anew";
+                  FOLDER/pictures/scale.svg written again";
 
 /// The sizes of fleets of real hosts.
 const WHOLE: [Size; 3] = [
@@ -103,14 +103,14 @@ impl fmt::Display for Scale {
     }
 }
 
-/// Plays the fleets of these arguments, and writes the documents if they ask for it. Calls `tell` with its
+/// Plays the fleets of these arguments, and writes the documents if they ask for it. Calls `report` with its
 /// progress.
-pub fn run(given: &[String], tell: &mut dyn FnMut(&str)) -> Result<Scale, String> {
+pub fn run(given: &[String], report: &mut dyn FnMut(&str)) -> Result<Scale, String> {
     let arguments = Arguments::parse(given)?;
     if let Some(folder) = &arguments.write {
         documents::ensure_writable(folder)?;
     }
-    let scale = play(arguments.largest, tell);
+    let scale = play(arguments.largest, report);
     if let Some(folder) = &arguments.write {
         documents::write(folder, &scale)?;
     }
@@ -118,17 +118,17 @@ pub fn run(given: &[String], tell: &mut dyn FnMut(&str)) -> Result<Scale, String
 }
 
 /// Plays all sizes, or all but the largest.
-pub fn play(largest: bool, tell: &mut dyn FnMut(&str)) -> Scale {
+pub fn play(largest: bool, report: &mut dyn FnMut(&str)) -> Scale {
     let chosen = |some: &[Size], more: &[Size]| -> Vec<Size> {
         some.iter().chain(more.iter().filter(|_| largest)).copied().collect()
     };
     let mut scale = Scale::default();
     for size in chosen(&WHOLE, &WHOLE_LARGEST) {
-        tell(&format!("{size}: whole hosts"));
+        report(&format!("{size}: whole hosts"));
         scale.wholes.push((whole::play(size, true, SEED), whole::play(size, false, SEED)));
     }
     for size in chosen(&DECISIONS, &DECISIONS_LARGEST) {
-        tell(&format!("{size}: the decisions alone"));
+        report(&format!("{size}: the decisions alone"));
         scale.decisions.push(decisions::play(size, SEED));
         scale.costs.push(decisions::cost(size));
     }

@@ -10,7 +10,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreFuture, View,
 };
 use ephor_core::time::Monotonic;
@@ -19,9 +19,9 @@ use fastrand::Rng;
 use crate::executor::Handle;
 
 /// The shortest duration of one way to the store.
-const SHORTEST_WAY: Duration = Duration::from_millis(1);
+const MIN_LATENCY: Duration = Duration::from_millis(1);
 /// The longest duration of one way to the store.
-const LONGEST_WAY: Duration = Duration::from_millis(4);
+const MAX_LATENCY: Duration = Duration::from_millis(4);
 
 /// A call, recorded when it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,19 +58,23 @@ impl MeteredStore {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn way(&self) -> Duration {
+    fn latency(&self) -> Duration {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-        let micros = |way: Duration| u64::try_from(way.as_micros()).unwrap_or(u64::MAX);
-        Duration::from_micros(random.u64(micros(SHORTEST_WAY)..=micros(LONGEST_WAY)))
+        let micros = |latency: Duration| u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+        Duration::from_micros(random.u64(micros(MIN_LATENCY)..=micros(MAX_LATENCY)))
     }
 
     /// Delays a call on the way there and back.
-    fn carry<'a, T: Send + 'a>(&'a self, kind: &'static str, step: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+    fn delayed<'a, T: Send + 'a>(
+        &'a self,
+        kind: &'static str,
+        step: StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
         Box::pin(async move {
             self.log().calls.push(Call { at: self.handle.now(), host: self.host, kind });
-            self.handle.sleep(self.way()).await;
+            self.handle.sleep(self.latency()).await;
             let answer = step.await;
-            self.handle.sleep(self.way()).await;
+            self.handle.sleep(self.latency()).await;
             answer
         })
     }
@@ -82,37 +86,37 @@ impl Store for MeteredStore {
     }
 
     fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
-        self.carry("groups", self.inner.groups())
+        self.delayed("groups", self.inner.groups())
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        self.carry("found", self.inner.found(group, founding))
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        self.delayed("found", self.inner.init_group(group, origin))
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
-        self.carry("view", self.inner.view(group))
+        self.delayed("view", self.inner.view(group))
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
-        self.carry("heartbeat", self.inner.heartbeat(group, record))
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
+        self.delayed("heartbeat", self.inner.heartbeat(group, record))
     }
 
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
-        self.carry("retire", self.inner.retire(group, host))
+        self.delayed("retire", self.inner.retire(group, host))
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        self.carry("order", self.inner.order(group, host, orders))
+        self.delayed("order", self.inner.set_desired_state(group, host, desired))
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
         Box::pin(async move {
-            let claim = self.carry("claim", self.inner.claim(group, request)).await;
+            let claim = self.delayed("claim", self.inner.claim(group, request)).await;
             if let Ok(Claim::Lost { .. }) = claim {
                 self.log().claims_lost += 1;
             }
@@ -126,32 +130,32 @@ impl Store for MeteredStore {
         duration: Duration,
         tokens: &'a [LeaseToken],
     ) -> StoreFuture<'a, Vec<Renewal>> {
-        self.carry("renew", self.inner.renew(group, duration, tokens))
+        self.delayed("renew", self.inner.renew(group, duration, tokens))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
-        self.carry("transfer", self.inner.transfer(group, request))
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+        self.delayed("transfer", self.inner.transfer(group, request))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
-        self.carry("release", self.inner.release(group, request))
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+        self.delayed("release", self.inner.release(group, request))
     }
 
     fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
-        self.carry("save", self.inner.save(group, request))
+        self.delayed("save", self.inner.save(group, request))
     }
 
     fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
-        self.carry("seek", self.inner.seek(group, request))
+        self.delayed("seek", self.inner.seek(group, request))
     }
 
     fn history<'a>(
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.carry("history", self.inner.history(group, partition, most))
+        self.delayed("history", self.inner.history(group, partition, max))
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {

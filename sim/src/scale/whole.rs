@@ -16,9 +16,9 @@ use super::store::{CallLog, MeteredStore};
 use crate::executor::{Executor, Handle, Machine};
 
 /// A fleet rests when nothing has changed for this long: several slow scans.
-const STILL: Duration = Duration::from_secs(30);
+const STILL_TIME: Duration = Duration::from_secs(30);
 /// The longest time to come to rest.
-const PATIENCE: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 /// The time after a change in which store calls are counted.
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// The time for which a fleet at rest is watched.
@@ -235,7 +235,7 @@ impl Fleet {
     fn is_settled(&self) -> bool {
         let even = is_even(&self.held(), self.size.partitions);
         let notes = lock(&self.notes);
-        even && notes.owners == notes.readers && self.executor.now().since(notes.last) >= STILL
+        even && notes.owners == notes.readers && self.executor.now().since(notes.last) >= STILL_TIME
     }
 
     /// Makes a change, and waits until the fleet rests.
@@ -257,7 +257,7 @@ impl Fleet {
             _ => fewest(&self.held(), self.size.partitions),
         };
         while !self.is_settled() || self.executor.now().since(start) < MINUTE {
-            assert!(self.executor.now().since(start) < PATIENCE, "{}: {change}: no rest", self.size);
+            assert!(self.executor.now().since(start) < MAX_WAIT, "{}: {change}: no rest", self.size);
             self.executor.run_for(Duration::from_secs(1));
         }
         let (moves, last) = {

@@ -3,8 +3,9 @@
 //! Requests for properties and for receivers travel as tasks of the world, like those to the store. Events,
 //! and the notice that a receiver was disconnected, take their time to arrive and wait on this side until
 //! they are fetched: dropping a receive loses nothing. A link that breaks is gone for good, and the hub
-//! notices a little later than its user.
+//! notices a little later than its user; in some runs the receiver then attaches again by itself.
 
+mod reattaching;
 mod receiver;
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,9 @@ use fastrand::Rng;
 
 use crate::executor::Handle;
 use crate::faults::{FaultKind, FaultObserver, Latency, happens};
-use crate::network::{Journey, carry};
-use receiver::SlowReceiver;
+use crate::network::{CallFate, transmit};
+use reattaching::ReattachingReceiver;
+use receiver::FaultyReceiver;
 
 /// The calls to a hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,10 +80,10 @@ impl SourceFaults {
         Self { deaf: true, ..Self::default() }
     }
 
-    fn journey(&self, random: &mut Rng, call: SourceCall) -> Journey {
+    fn fate(&self, random: &mut Rng, call: SourceCall) -> CallFate {
         let slow = happens(random, self.slow);
-        let there = if slow { self.slow_latency } else { self.latency }.draw(random);
-        let back = self.latency.draw(random);
+        let request_delay = if slow { self.slow_latency } else { self.latency }.draw(random);
+        let answer_delay = self.latency.draw(random);
         let (kind, probability) = match call {
             SourceCall::Receive => (FaultKind::BrokenLink, self.broken_link),
             SourceCall::Close => (FaultKind::LostRequest, 0.0),
@@ -89,7 +91,7 @@ impl SourceFaults {
             _ => (FaultKind::ErrorBefore, self.unavailable),
         };
         let fault = happens(random, probability).then_some(kind);
-        Journey { there, back, slow, slow_answer: false, fault }
+        CallFate { request_delay, answer_delay, slow, slow_answer: false, fault }
     }
 }
 
@@ -99,13 +101,13 @@ struct Network {
     faults: Arc<Mutex<SourceFaults>>,
     observer: FaultObserver<SourceCall>,
     random: Mutex<Rng>,
-    ear: Ear,
+    on_message: MessageObserver,
 }
 
 impl Network {
     fn displaced(&self, partition: PartitionId, by: Option<Epoch>) {
         if let Some(epoch) = by {
-            (self.ear)(Word::Displaced(partition, epoch));
+            (self.on_message)(HubMessage::Displaced(partition, epoch));
         }
     }
 
@@ -113,12 +115,12 @@ impl Network {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).deaf
     }
 
-    fn journey(&self, call: SourceCall) -> Journey {
+    fn fate(&self, call: SourceCall) -> CallFate {
         let faults = *self.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        faults.journey(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner), call)
+        faults.fate(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner), call)
     }
 
-    async fn carry<T, E>(
+    async fn transmit<T, E>(
         &self,
         call: SourceCall,
         partition: Option<PartitionId>,
@@ -131,19 +133,22 @@ impl Network {
         let observer = self.observer.clone();
         let report = move |fault| observer(fault, call, partition);
         let error = |cause| E::from(SourceError::Unavailable(cause));
-        carry(&self.handle, self.journey(call), report, error, apply).await
+        transmit(&self.handle, self.fate(call), report, error, apply).await
     }
 }
 
 /// One machine's connection to a hub.
-pub struct SlowSource {
+#[derive(Clone)]
+pub struct FaultySource {
     inner: Arc<dyn EventSource>,
     network: Arc<Network>,
+    /// True if its receivers attach again by themselves.
+    reattaches: bool,
 }
 
 /// A message between a machine and the hub, at the moment when the machine sends or receives it.
 #[derive(Clone, Copy, Debug)]
-pub enum Word<'a> {
+pub enum HubMessage<'a> {
     /// The machine opens a receiver.
     Opens(&'a OpenRequest),
     /// The hub reports another reader of this partition, in this epoch.
@@ -151,35 +156,56 @@ pub enum Word<'a> {
 }
 
 /// Called with every such message.
-type Ear = Arc<dyn Fn(Word<'_>) + Send + Sync>;
+type MessageObserver = Arc<dyn Fn(HubMessage<'_>) + Send + Sync>;
 
-impl SlowSource {
+impl FaultySource {
     /// A connection to `inner` with these faults, which may change at any time.
     pub fn new(handle: &Handle, inner: Arc<dyn EventSource>, faults: Arc<Mutex<SourceFaults>>) -> Self {
         Self::observed(handle, inner, faults, Arc::new(|_, _, _| {}), Arc::new(|_| {}))
     }
 
-    /// The same; calls `observer` with every fault, and `ear` with every message.
+    /// The same; calls `observer` with every fault, and `on_message` with every message.
     pub fn observed(
         handle: &Handle,
         inner: Arc<dyn EventSource>,
         faults: Arc<Mutex<SourceFaults>>,
         observer: FaultObserver<SourceCall>,
-        ear: Ear,
+        on_message: MessageObserver,
     ) -> Self {
         let random = Mutex::new(handle.fork_random());
-        let network = Network { handle: handle.clone(), faults, observer, random, ear };
-        Self { inner, network: Arc::new(network) }
+        let network = Network { handle: handle.clone(), faults, observer, random, on_message };
+        Self { inner, network: Arc::new(network), reattaches: false }
+    }
+
+    /// The same, with receivers that attach again by themselves, or without.
+    pub fn with_reattaching(self, reattaches: bool) -> Self {
+        Self { reattaches, ..self }
+    }
+
+    /// Opens a receiver that has ended when its link breaks.
+    async fn open_once(&self, request: OpenRequest) -> Result<Box<dyn Receiver>, OpenError> {
+        (self.network.on_message)(HubMessage::Opens(&request));
+        let (inner, network, partition) = (self.inner.clone(), self.network.clone(), request.partition);
+        let prefetch = request.prefetch_events;
+        let apply = async move {
+            let receiver = inner.open(request).await?;
+            Ok(Box::new(FaultyReceiver::new(network, partition, prefetch, receiver)) as Box<dyn Receiver>)
+        };
+        let opened = self.network.transmit(SourceCall::Open, Some(partition), apply).await;
+        if let Err(OpenError::Refused { epoch, .. }) = &opened {
+            self.network.displaced(partition, *epoch);
+        }
+        opened
     }
 }
 
-impl std::fmt::Debug for SlowSource {
+impl std::fmt::Debug for FaultySource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SlowSource({}/{})", self.namespace(), self.hub())
+        write!(f, "FaultySource({}/{})", self.namespace(), self.hub())
     }
 }
 
-impl EventSource for SlowSource {
+impl EventSource for FaultySource {
     fn namespace(&self) -> &Namespace {
         self.inner.namespace()
     }
@@ -191,7 +217,7 @@ impl EventSource for SlowSource {
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
         let inner = self.inner.clone();
         let apply = async move { inner.hub_properties().await };
-        Box::pin(self.network.carry(SourceCall::HubProperties, None, apply))
+        Box::pin(self.network.transmit(SourceCall::HubProperties, None, apply))
     }
 
     fn partition_properties(
@@ -200,23 +226,18 @@ impl EventSource for SlowSource {
     ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
         let inner = self.inner.clone();
         let apply = async move { inner.partition_properties(partition).await };
-        Box::pin(self.network.carry(SourceCall::PartitionProperties, Some(partition), apply))
+        Box::pin(self.network.transmit(SourceCall::PartitionProperties, Some(partition), apply))
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
-        (self.network.ear)(Word::Opens(&request));
-        let (inner, network, partition) = (self.inner.clone(), self.network.clone(), request.partition);
-        let prefetch = request.prefetch_events;
-        let apply = async move {
-            let receiver = inner.open(request).await?;
-            Ok(Box::new(SlowReceiver::new(network, partition, prefetch, receiver)) as Box<dyn Receiver>)
-        };
+        // A receiver without an epoch only probes.
+        if !self.reattaches || request.epoch.is_none() {
+            return Box::pin(self.open_once(request));
+        }
+        let source = self.clone();
         Box::pin(async move {
-            let opened = self.network.carry(SourceCall::Open, Some(partition), apply).await;
-            if let Err(OpenError::Refused { epoch, .. }) = &opened {
-                self.network.displaced(partition, *epoch);
-            }
-            opened
+            let receiver = ReattachingReceiver::open(source, request).await?;
+            Ok(Box::new(receiver) as Box<dyn Receiver>)
         })
     }
 }

@@ -15,9 +15,9 @@ use crate::executor::Machine;
 use crate::faults::FaultKind;
 
 /// The interval at which a deaf receiver checks for arrivals.
-const DEAF_STEP: Duration = Duration::from_secs(1);
+const DEAF_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) struct SlowReceiver {
+pub(super) struct FaultyReceiver {
     network: Arc<Network>,
     partition: PartitionId,
     /// `None` once the link broke.
@@ -26,67 +26,67 @@ pub(super) struct SlowReceiver {
     prefetch: usize,
     /// The arrival of the events that were fetched from the hub. It is decided once: dropping a receive and
     /// starting another changes nothing.
-    under_way: Option<UnderWay>,
+    arrival: Option<Arrival>,
     arriving: Vec<Event>,
     ending: Option<ReceiveError>,
 }
 
 /// The time of an arrival, unless the link breaks before.
 #[derive(Clone, Copy)]
-struct UnderWay {
+struct Arrival {
     due: Monotonic,
     breaks: bool,
 }
 
-impl SlowReceiver {
+impl FaultyReceiver {
     pub(super) fn new(
         network: Arc<Network>,
         partition: PartitionId,
         prefetch: usize,
         inner: Box<dyn Receiver>,
     ) -> Self {
-        let (under_way, arriving, ending) = (None, Vec::new(), None);
-        Self { network, partition, prefetch, inner: Some(inner), under_way, arriving, ending }
+        let (arrival, arriving, ending) = (None, Vec::new(), None);
+        Self { network, partition, prefetch, inner: Some(inner), arrival, arriving, ending }
     }
 
-    async fn next(&mut self, into: &mut Vec<Event>, most: usize) -> Result<(), ReceiveError> {
+    async fn next(&mut self, into: &mut Vec<Event>, max: usize) -> Result<(), ReceiveError> {
         let Some(inner) = &mut self.inner else { return Err(broken()) };
         let network = self.network.clone();
         let report = |fault| (network.observer)(fault, SourceCall::Receive, Some(self.partition));
-        let under_way = match self.under_way {
-            Some(under_way) => under_way,
+        let arrival = match self.arrival {
+            Some(arrival) => arrival,
             None => {
                 // Prefetched events stay first, even if the hub has removed them since.
                 let fetched = self.arriving.len();
-                let room = self.prefetch.max(most).saturating_sub(fetched).max(1);
+                let room = self.prefetch.max(max).saturating_sub(fetched).max(1);
                 let fetch = inner.receive(&mut self.arriving, room);
                 let fetch = if fetched == 0 { Some(fetch.await) } else { fetch.now_or_never() };
                 self.ending = fetch.and_then(Result::err);
-                let journey = network.journey(SourceCall::Receive);
-                if journey.slow {
+                let fate = network.fate(SourceCall::Receive);
+                if fate.slow {
                     report(FaultKind::Slow);
                 }
-                let due = network.handle.now() + journey.there;
-                let breaks = journey.fault == Some(FaultKind::BrokenLink);
-                *self.under_way.insert(UnderWay { due, breaks })
+                let due = network.handle.now() + fate.request_delay;
+                let breaks = fate.fault == Some(FaultKind::BrokenLink);
+                *self.arrival.insert(Arrival { due, breaks })
             }
         };
-        network.handle.sleep_until(under_way.due).await;
+        network.handle.sleep_until(arrival.due).await;
         if network.is_deaf() {
             report(FaultKind::Deaf);
             while network.is_deaf() {
-                network.handle.sleep(DEAF_STEP).await;
+                network.handle.sleep(DEAF_CHECK_INTERVAL).await;
             }
         }
-        if under_way.breaks {
+        if arrival.breaks {
             report(FaultKind::BrokenLink);
-            self.hang_up();
+            self.drop_link();
             return Err(broken());
         }
-        let here = most.min(self.arriving.len());
+        let here = max.min(self.arriving.len());
         into.extend(self.arriving.drain(..here));
-        if here == 0 || (self.arriving.len() < most && self.ending.is_none()) {
-            self.under_way = None;
+        if here == 0 || (self.arriving.len() < max && self.ending.is_none()) {
+            self.arrival = None;
         }
         let ending = if here == 0 { self.ending.take() } else { None };
         if let Some(ReceiveError::Disconnected { epoch, .. }) = &ending {
@@ -96,24 +96,24 @@ impl SlowReceiver {
     }
 
     /// Drops the link; the hub notices a little later.
-    fn hang_up(&mut self) {
+    fn drop_link(&mut self) {
         if let Some(inner) = self.inner.take() {
-            let (handle, journey) = (self.network.handle.clone(), self.network.journey(SourceCall::Close));
+            let (handle, fate) = (self.network.handle.clone(), self.network.fate(SourceCall::Close));
             self.network.handle.spawn_on(Machine::WORLD, async move {
-                handle.sleep(journey.there).await;
+                handle.sleep(fate.request_delay).await;
                 drop(inner);
             });
         }
     }
 }
 
-impl Receiver for SlowReceiver {
+impl Receiver for FaultyReceiver {
     fn receive<'a>(
         &'a mut self,
         into: &'a mut Vec<Event>,
-        most: usize,
+        max: usize,
     ) -> BoxFuture<'a, Result<(), ReceiveError>> {
-        Box::pin(self.next(into, most))
+        Box::pin(self.next(into, max))
     }
 
     fn last_enqueued(&self) -> Option<LastEnqueued> {
@@ -128,14 +128,14 @@ impl Receiver for SlowReceiver {
                 Ok::<(), SourceError>(())
             };
             // The link is closed, whatever the answer.
-            self.network.carry(SourceCall::Close, Some(self.partition), apply).await.ok();
+            self.network.transmit(SourceCall::Close, Some(self.partition), apply).await.ok();
         })
     }
 }
 
-impl Drop for SlowReceiver {
+impl Drop for FaultyReceiver {
     fn drop(&mut self) {
-        self.hang_up();
+        self.drop_link();
     }
 }
 

@@ -10,7 +10,7 @@ use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenRequest, ReceiveError, SourceError};
 use futures_util::future::{Either, select};
 
-use super::{SlowSource, SourceCall, SourceFaults};
+use super::{FaultySource, SourceCall, SourceFaults};
 use crate::executor::{Executor, Handle, Machine};
 use crate::faults::{FaultKind, Latency};
 
@@ -22,7 +22,7 @@ struct Rig {
     executor: Executor,
     hub: MemoryHub,
     faults: Arc<Mutex<SourceFaults>>,
-    source: Arc<SlowSource>,
+    source: Arc<FaultySource>,
     seen: Seen,
 }
 
@@ -31,11 +31,10 @@ fn rig(seed: u64, faults: SourceFaults) -> Rig {
     let clock = Arc::new(executor.clock(Machine::WORLD));
     let hub = MemoryHub::new("homes", 2).unwrap().with_clock(clock);
     let (faults, seen) = (Arc::new(Mutex::new(faults)), Seen::default());
-    let told = seen.clone();
-    let observer =
-        Arc::new(move |fault, call, partition| told.lock().unwrap().push((fault, call, partition)));
+    let log = seen.clone();
+    let observer = Arc::new(move |fault, call, partition| log.lock().unwrap().push((fault, call, partition)));
     let source =
-        SlowSource::observed(&executor, Arc::new(hub.clone()), faults.clone(), observer, Arc::new(|_| {}));
+        FaultySource::observed(&executor, Arc::new(hub.clone()), faults.clone(), observer, Arc::new(|_| {}));
     Rig { hub, faults, source: Arc::new(source), seen, executor }
 }
 
@@ -193,7 +192,7 @@ fn a_hub_out_of_reach_says_so() {
     let source = rig.source.clone();
     let properties = rig.executor.run(async move { source.hub_properties().await.unwrap() });
     assert_eq!(properties.partitions.len(), 2);
-    assert_eq!(format!("{:?}", rig.source), "SlowSource(memory/homes)");
+    assert_eq!(format!("{:?}", rig.source), "FaultySource(memory/homes)");
 }
 
 #[test]

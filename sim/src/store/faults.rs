@@ -5,7 +5,7 @@ use fastrand::Rng;
 
 use super::StoreCall;
 use crate::faults::{FaultKind, Latency, happens};
-use crate::network::Journey;
+use crate::network::CallFate;
 
 /// The faults of the network between one machine and the store. Numbers without a unit are probabilities, per
 /// call.
@@ -93,7 +93,7 @@ impl StoreFaults {
 
     /// These faults combined with those of all hosts: the worse of both.
     pub(super) fn and(self, all: Self) -> Self {
-        let worse = |a: Latency, b: Latency| if a.most >= b.most { a } else { b };
+        let worse = |a: Latency, b: Latency| if a.max >= b.max { a } else { b };
         Self {
             latency: worse(self.latency, all.latency),
             slow: self.slow.max(all.slow),
@@ -110,11 +110,11 @@ impl StoreFaults {
         }
     }
 
-    pub(super) fn journey(&self, random: &mut Rng, call: StoreCall) -> Journey {
+    pub(super) fn fate(&self, random: &mut Rng, call: StoreCall) -> CallFate {
         let slow = happens(random, self.slow);
-        let there = if slow { self.slow_latency } else { self.latency }.draw(random);
+        let request_delay = if slow { self.slow_latency } else { self.latency }.draw(random);
         let slow_answer = happens(random, self.slow_answer);
-        let back = if slow_answer { self.slow_answer_latency } else { self.latency }.draw(random);
+        let answer_delay = if slow_answer { self.slow_answer_latency } else { self.latency }.draw(random);
         let unseen = self.blind && matches!(call, StoreCall::View | StoreCall::Heartbeat);
         let mut fault = unseen.then_some(FaultKind::LostRequest);
         for (kind, probability) in [
@@ -130,6 +130,6 @@ impl StoreFaults {
                 fault = fault.or(Some(kind));
             }
         }
-        Journey { there, back, slow, slow_answer, fault }
+        CallFate { request_delay, answer_delay, slow, slow_answer, fault }
     }
 }

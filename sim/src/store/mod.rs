@@ -4,7 +4,7 @@
 //! gave up, be lost on the way there or back, or come back with an error, applied or not.
 
 mod faults;
-mod heard;
+mod observed;
 #[cfg(test)]
 mod tests;
 
@@ -18,16 +18,16 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreError, StoreFuture, View,
 };
 use fastrand::Rng;
 
 use crate::executor::Handle;
 use crate::faults::{FaultKind, FaultObserver, Latency, happens};
-use crate::network::carry;
+use crate::network::transmit;
 pub use faults::StoreFaults;
-pub(crate) use heard::HeardStore;
+pub(crate) use observed::ObservedStore;
 
 /// The methods of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,12 +58,12 @@ pub struct FaultyStore {
     common: Arc<Mutex<StoreFaults>>,
     observer: FaultObserver<StoreCall>,
     /// Called with every heartbeat when it is sent.
-    introduction: Arc<dyn Fn(&HostRecord) + Send + Sync>,
+    on_heartbeat: Arc<dyn Fn(&HostRecord) + Send + Sync>,
     /// The most that one way takes on top of everything else.
     distance: Duration,
     random: Mutex<Rng>,
     /// Notifications that have come and were not yet received.
-    unheard: Mutex<BTreeSet<(GroupId, HostId)>>,
+    undelivered: Mutex<BTreeSet<(GroupId, HostId)>>,
 }
 
 impl FaultyStore {
@@ -75,10 +75,10 @@ impl FaultyStore {
             faults,
             common: Arc::default(),
             observer: Arc::new(|_, _, _| {}),
-            introduction: Arc::new(|_| {}),
+            on_heartbeat: Arc::new(|_| {}),
             distance: Duration::ZERO,
             random: Mutex::new(handle.fork_random()),
-            unheard: Mutex::default(),
+            undelivered: Mutex::default(),
         }
     }
 
@@ -97,9 +97,9 @@ impl FaultyStore {
         Self { distance, ..self }
     }
 
-    /// Calls `introduction` with every heartbeat when it is sent.
-    pub fn with_introduction(self, introduction: Arc<dyn Fn(&HostRecord) + Send + Sync>) -> Self {
-        Self { introduction, ..self }
+    /// Calls `on_heartbeat` with every heartbeat when it is sent.
+    pub fn with_heartbeat_observer(self, on_heartbeat: Arc<dyn Fn(&HostRecord) + Send + Sync>) -> Self {
+        Self { on_heartbeat, ..self }
     }
 
     fn faults(&self) -> StoreFaults {
@@ -111,8 +111,8 @@ impl FaultyStore {
         draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn unheard(&self, look: impl FnOnce(&mut BTreeSet<(GroupId, HostId)>) -> bool) -> bool {
-        look(&mut self.unheard.lock().unwrap_or_else(PoisonError::into_inner))
+    fn undelivered(&self, access: impl FnOnce(&mut BTreeSet<(GroupId, HostId)>) -> bool) -> bool {
+        access(&mut self.undelivered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sends a call. `apply` takes the store and owns all it needs.
@@ -128,21 +128,21 @@ impl FaultyStore {
     {
         Box::pin(async move {
             let faults = self.faults();
-            let mut journey = self.draw(|random| faults.journey(random, call));
+            let mut fate = self.draw(|random| faults.fate(random, call));
             let hangs = faults.hangs_until.since(self.handle.now());
-            journey.slow |= !hangs.is_zero();
-            journey.there += hangs;
-            let far = Latency { least: Duration::ZERO, most: self.distance };
-            journey.there += self.draw(|random| far.draw(random));
-            journey.back += self.draw(|random| far.draw(random));
+            fate.slow |= !hangs.is_zero();
+            fate.request_delay += hangs;
+            let far = Latency { min: Duration::ZERO, max: self.distance };
+            fate.request_delay += self.draw(|random| far.draw(random));
+            fate.answer_delay += self.draw(|random| far.draw(random));
             let observer = self.observer.clone();
             let report = move |fault| observer(fault, call, partition);
-            let apply = apply(self.inner.clone(), journey.fault);
-            let error = match journey.fault {
+            let apply = apply(self.inner.clone(), fate.fault);
+            let error = match fate.fault {
                 Some(FaultKind::Throttled) => StoreError::Throttled,
                 _ => StoreError::Unavailable,
             };
-            carry(&self.handle, journey, report, error, apply).await
+            transmit(&self.handle, fate, report, error, apply).await
         })
     }
 }
@@ -162,9 +162,9 @@ impl Store for FaultyStore {
         self.call(StoreCall::Groups, None, |store, _| async move { store.groups().await })
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        let (group, founding) = (group.clone(), founding.clone());
-        self.call(StoreCall::Found, None, |store, _| async move { store.found(&group, &founding).await })
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        let (group, origin) = (group.clone(), origin.clone());
+        self.call(StoreCall::Found, None, |store, _| async move { store.init_group(&group, &origin).await })
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
@@ -172,8 +172,8 @@ impl Store for FaultyStore {
         self.call(StoreCall::View, None, |store, _| async move { store.view(&group).await })
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
-        (self.introduction)(record);
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
+        (self.on_heartbeat)(record);
         let (group, record) = (group.clone(), record.clone());
         self.call(
             StoreCall::Heartbeat,
@@ -187,18 +187,16 @@ impl Store for FaultyStore {
         self.call(StoreCall::Retire, None, |store, _| async move { store.retire(&group, &host).await })
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
         let (group, host) = (group.clone(), host.clone());
-        self.call(
-            StoreCall::Order,
-            None,
-            move |store, _| async move { store.order(&group, &host, orders).await },
-        )
+        self.call(StoreCall::Order, None, move |store, _| async move {
+            store.set_desired_state(&group, &host, desired).await
+        })
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -224,14 +222,14 @@ impl Store for FaultyStore {
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         let (group, request) = (group.clone(), request.clone());
         self.call(StoreCall::Transfer, Some(request.token.partition), |store, _| async move {
             store.transfer(&group, &request).await
         })
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         let (group, request) = (group.clone(), request.clone());
         self.call(StoreCall::Release, Some(request.token.partition), |store, _| async move {
             store.release(&group, &request).await
@@ -256,11 +254,11 @@ impl Store for FaultyStore {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
         let group = group.clone();
         self.call(StoreCall::History, partition, move |store, _| async move {
-            store.history(&group, partition, most).await
+            store.history(&group, partition, max).await
         })
     }
 
@@ -268,18 +266,18 @@ impl Store for FaultyStore {
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let key = (group.clone(), host.clone());
-            while !self.unheard(|unheard| unheard.contains(&key)) {
+            while !self.undelivered(|undelivered| undelivered.contains(&key)) {
                 self.inner.changed(group, host).await;
                 if self.draw(|random| happens(random, self.faults().lost_notification)) {
                     (self.observer)(FaultKind::LostNotification, StoreCall::Changed, None);
                 } else {
                     // Kept until it is received: dropping this future and asking again misses nothing.
-                    self.unheard(|unheard| unheard.insert(key.clone()));
+                    self.undelivered(|undelivered| undelivered.insert(key.clone()));
                 }
             }
             let latency = self.draw(|random| self.faults().latency.draw(random));
             self.handle.sleep(latency).await;
-            self.unheard(|unheard| unheard.remove(&key));
+            self.undelivered(|undelivered| undelivered.remove(&key));
         })
     }
 }

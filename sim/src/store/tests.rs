@@ -10,7 +10,7 @@ use ephor_core::host_record::{HostRecord, HostState, HostStatistics};
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, TransferRequest};
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{Claim, HostOrders, Renewal, Save, SaveRequest, Store, StoreError, View};
+use ephor_core::store::{Claim, DesiredState, Renewal, Save, SaveRequest, Store, StoreError, View};
 use ephor_core::time::Monotonic;
 use futures_util::future::{Either, select};
 
@@ -38,9 +38,9 @@ fn rig(faults: StoreFaults) -> Rig {
     let handle = Handle::clone(&executor);
     let inner = Arc::new(MemoryStore::new(Arc::new(executor.clock(Machine::WORLD))));
     let (faults, seen) = (Arc::new(Mutex::new(faults)), Seen::default());
-    let told = seen.clone();
+    let log = seen.clone();
     let store = FaultyStore::new(&executor, inner.clone(), faults.clone()).with_observer(Arc::new(
-        move |fault, call, partition| told.lock().unwrap().push((fault, call, partition)),
+        move |fault, call, partition| log.lock().unwrap().push((fault, call, partition)),
     ));
     Rig { handle, inner, faults, store: Arc::new(store), seen, executor }
 }
@@ -178,10 +178,10 @@ fn a_write_lands_though_its_machine_crashed_or_paused() {
         let mut rig = rig(StoreFaults { latency: Latency::milliseconds(100, 100), ..Default::default() });
         let machine = rig.executor.add_machine("host-1");
         let (store, answered) = (rig.store.clone(), Arc::new(Mutex::new(false)));
-        let heard = answered.clone();
+        let received = answered.clone();
         rig.executor.spawn_on(machine, async move {
             store.claim(&group(), &request()).await.unwrap();
-            *heard.lock().unwrap() = true;
+            *received.lock().unwrap() = true;
         });
         rig.executor.run_for(Duration::from_millis(50));
         if crash {
@@ -217,7 +217,7 @@ fn saves_and_renewals_pass_through_with_their_proof() {
         assert!(matches!(renewals[..], [Renewal::Renewed, Renewal::Lost { .. }]));
         assert_eq!(store.groups().await.unwrap(), [group()]);
         assert_eq!(store.history(&group(), Some(P), 9).await.unwrap().len(), 1);
-        assert!(!store.order(&group(), &host(), HostOrders { drain: true }).await.unwrap());
+        assert!(!store.set_desired_state(&group(), &host(), DesiredState { drain: true }).await.unwrap());
     });
 }
 
@@ -270,9 +270,9 @@ fn a_wake_up_call_may_be_lost() {
     rig.executor.run(async move {
         let (group, host) = (group(), host());
         wake(&inner, P).await;
-        let heard = select(store.changed(&group, &host), handle.sleep(10 * SECOND)).await;
-        assert!(matches!(heard, Either::Right(_)));
-        drop(heard);
+        let received = select(store.changed(&group, &host), handle.sleep(10 * SECOND)).await;
+        assert!(matches!(received, Either::Right(_)));
+        drop(received);
         *faults.lock().unwrap() = StoreFaults::default();
         wake(&inner, PartitionId(4)).await;
         store.changed(&group, &host).await;

@@ -4,8 +4,8 @@
 //! Of the thousands of lines of a [`history`](crate::history) it keeps those that matter: of the partition
 //! concerned, of the hosts that owned it, and of their faults, in the last epochs before the promise broke.
 
-mod cast;
-mod choice;
+mod fleet_description;
+mod selection;
 mod words;
 
 use std::fmt;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::plants::Plant;
 use crate::reduce::Reduced;
-use choice::Part;
+use selection::Part;
 use words::Words;
 
 /// A failing run, shown by `Display`.
@@ -31,45 +31,48 @@ impl<'a> Story<'a> {
         Self { reduced, plant, words: Words::new(&lines), lines }
     }
 
-    fn prologue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reduced { seed, scenario, broken, acts_before, plays, complete, .. } = self.reduced;
+    fn header(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reduced { seed, scenario, broken, injections_before, plays, complete, .. } = self.reduced;
         writeln!(f, "THE STORY OF SEED {seed}: {}", self.words.plain(&broken.to_string()))?;
         if let Some(plant) = self.plant {
             writeln!(f, "planted: {} (--plant {})", plant.what, plant.name)?;
         }
-        let left = scenario.acts.len();
+        let left = scenario.injections.len();
         let end = match (complete, left) {
-            (false, _) => "the search was ended early",
-            (true, 0) => "it needs none",
+            (false, _) => "a limit ended the search",
+            (true, 0) => "it needs no fault",
             (true, 1) => "it cannot be left out",
             (true, _) => "none of them can be left out",
         };
-        let course =
-            if scenario.seed == *seed { "" } else { "; in another interleaving than the seed's own" };
-        writeln!(f, "reduced from {acts_before} faults to {left} in {plays} plays: {end}{course}")?;
+        let interleaving =
+            if scenario.seed == *seed { "" } else { "; in another interleaving than that of the seed" };
+        writeln!(
+            f,
+            "reduced from {injections_before} faults to {left} in {plays} plays: {end}{interleaving}"
+        )?;
         writeln!(f, "\nTHE FLEET")?;
-        cast::of(scenario).iter().try_for_each(|line| writeln!(f, "  {line}"))
+        fleet_description::of(scenario).iter().try_for_each(|line| writeln!(f, "  {line}"))
     }
 
     fn faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nWHAT GOES WRONG")?;
-        for act in &self.reduced.scenario.acts {
-            let line = choice::line_of(act, &self.lines).map(|line| self.lines[line].1.as_str());
-            writeln!(f, "{}  {}", time(act.at), self.words.act(act, line))?;
+        for injection in &self.reduced.scenario.injections {
+            let line = selection::line_of(injection, &self.lines).map(|line| self.lines[line].1.as_str());
+            writeln!(f, "{}  {}", time(injection.at), self.words.injection(injection, line))?;
         }
-        if self.reduced.scenario.acts.is_empty() {
+        if self.reduced.scenario.injections.is_empty() {
             writeln!(f, "  nothing")?;
         }
         Ok(())
     }
 
-    fn course(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn steps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let partition = self.reduced.broken.partition();
         match partition {
             Some(partition) => writeln!(f, "\nWHAT HAPPENS TO {partition:?}")?,
             None => writeln!(f, "\nWHAT HAPPENS")?,
         }
-        for part in choice::of(&self.reduced.scenario.acts, partition, &self.lines) {
+        for part in selection::of(&self.reduced.scenario.injections, partition, &self.lines) {
             match part {
                 Part::Line(line) => {
                     let (at, text) = &self.lines[line];
@@ -84,9 +87,9 @@ impl<'a> Story<'a> {
 
 impl fmt::Display for Story<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.prologue(f)?;
+        self.header(f)?;
         self.faults(f)?;
-        self.course(f)?;
+        self.steps(f)?;
         write!(
             f,
             "\n(pN: a partition. eN: an epoch, a new one with every owner. #N: an event of the partition.)"

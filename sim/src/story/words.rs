@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 
-use crate::scenario::Act;
+use crate::scenario::Injection;
 
 /// Rewrites lines in plain words. It has read all lines, because the number of a host's process follows from
 /// all of them.
 pub(super) struct Words {
     /// The incarnations of each name, in the order in which they appeared.
-    lives: BTreeMap<String, Vec<String>>,
+    processes: BTreeMap<String, Vec<String>>,
 }
 
 /// The length of the incarnation in a name such as `host-1#30daac1974a1b3ba`.
@@ -19,16 +19,16 @@ const INCARNATION: usize = 16;
 
 impl Words {
     pub(super) fn new(lines: &[(Duration, String)]) -> Self {
-        let mut lives: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut processes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (_, text) in lines {
             for (name, incarnation, _) in incarnations(text) {
-                let lives = lives.entry(name.to_owned()).or_default();
-                if !lives.iter().any(|life| life == incarnation) {
-                    lives.push(incarnation.to_owned());
+                let processes = processes.entry(name.to_owned()).or_default();
+                if !processes.iter().any(|process| process == incarnation) {
+                    processes.push(incarnation.to_owned());
                 }
             }
         }
-        Self { lives }
+        Self { processes }
     }
 
     /// A line without details that only a program needs.
@@ -37,20 +37,23 @@ impl Words {
         let text = between(&text, "Finished { sequence: ", ',', " }");
         let text = between(&text, "Some(", ')', ")");
         let text = one_event(&text).unwrap_or(text);
-        let text = text.split(' ').map(shorter).collect::<Vec<_>>().join(" ");
-        on_the_way(&text).map(|trouble| trouble.to_string()).or_else(|| again(&text)).unwrap_or(text)
+        let text = text.split(' ').map(rounded).collect::<Vec<_>>().join(" ");
+        faulty_call(&text).map(|call| call.to_string()).or_else(|| end_of_fault(&text)).unwrap_or(text)
     }
 
     /// The description of a fault: its kind, its target, and its duration.
-    pub(super) fn act(&self, act: &Act, line: Option<&str>) -> String {
-        let name = format!("{:?}", act.fault);
-        let what = act.fault.what().trim_end_matches('.');
+    pub(super) fn injection(&self, injection: &Injection, line: Option<&str>) -> String {
+        let name = format!("{:?}", injection.fault);
+        let what = injection.fault.what().trim_end_matches('.');
         match line {
-            None => format!("{what}, but there is nobody to whom it could happen"),
+            None => format!("{what}, but there is no target for it"),
             Some(line) if line.contains(&name) => {
                 let whom = hosts(line).first().map(|host| format!("{host}: ")).unwrap_or_default();
-                let lasting =
-                    if line.contains(" for ") { format!(" ({})", span(act.lasting)) } else { String::new() };
+                let lasting = if line.contains(" for ") {
+                    format!(" ({})", duration_text(injection.lasting))
+                } else {
+                    String::new()
+                };
                 if whom.is_empty() {
                     format!("{what}{lasting}")
                 } else {
@@ -62,15 +65,17 @@ impl Words {
         }
     }
 
-    /// Shortens `host-1#30daac1974a1b3ba` to `host-1`, and its second process to `host-1 (life 2)`.
+    /// Shortens `host-1#30daac1974a1b3ba` to `host-1`, and its second process to `host-1 (process 2)`.
     fn without_incarnations(&self, text: &str) -> String {
         let (mut plain, mut rest) = (String::new(), text);
         while let Some((name, incarnation, end)) = incarnations(rest).next() {
             plain += &rest[..end - INCARNATION - 1];
-            let life =
-                self.lives.get(name).and_then(|lives| lives.iter().position(|life| life == incarnation));
-            if let Some(life) = life.filter(|life| *life > 0) {
-                plain += &format!(" (life {})", life + 1);
+            let process = self
+                .processes
+                .get(name)
+                .and_then(|processes| processes.iter().position(|process| process == incarnation));
+            if let Some(process) = process.filter(|process| *process > 0) {
+                plain += &format!(" (process {})", process + 1);
             }
             rest = &rest[end..];
         }
@@ -125,7 +130,7 @@ pub(super) fn event(text: &str) -> Option<&str> {
 }
 
 /// Shortens `7.523844731s,` to `7.524s,`.
-fn shorter(word: &str) -> String {
+fn rounded(word: &str) -> String {
     let number = word.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
     match (word[..number].split_once('.'), word[..number].parse::<f64>()) {
         (Some((_, decimals)), Ok(value)) if decimals.len() > 3 => format!("{value:.3}{}", &word[number..]),
@@ -146,7 +151,7 @@ pub(super) fn work(text: &str) -> Option<&'static str> {
 }
 
 /// A duration in a form for people.
-pub(super) fn span(duration: Duration) -> String {
+pub(super) fn duration_text(duration: Duration) -> String {
     match duration.as_secs_f64() {
         seconds if seconds < 1.0 => format!("{} ms", duration.as_millis()),
         seconds if seconds.fract() == 0.0 => format!("{seconds:.0} s"),
@@ -164,14 +169,14 @@ fn between(text: &str, open: &str, stop: char, close: &str) -> String {
 }
 
 /// A call that a network fault hit.
-pub(super) struct OnTheWay<'a> {
+pub(super) struct FaultyCall<'a> {
     pub(super) host: &'a str,
     pub(super) place: &'a str,
     pub(super) call: String,
     what: &'static str,
 }
 
-impl std::fmt::Display for OnTheWay<'_> {
+impl std::fmt::Display for FaultyCall<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { host, place, call, what } = self;
         write!(f, "{host} to the {place}: {call} {what}")
@@ -179,27 +184,27 @@ impl std::fmt::Display for OnTheWay<'_> {
 }
 
 /// Reads `store: Slow hits Save of host-2 p7`.
-pub(super) fn on_the_way(text: &str) -> Option<OnTheWay<'_>> {
+pub(super) fn faulty_call(text: &str) -> Option<FaultyCall<'_>> {
     let (place, rest) = text.split_once(": ").filter(|(place, _)| ["store", "hub"].contains(place))?;
     let (kind, rest) = rest.split_once(" hits ")?;
     let (call, rest) = rest.split_once(" of ")?;
     let (host, partition) = rest.split_once(' ')?;
     let what = match kind {
-        "Slow" => "takes long to get there",
-        "SlowAnswer" => "is carried out, its answer takes long",
-        "LostRequest" => "gets lost, and nobody answers",
-        "LostResponse" => "is carried out, its answer gets lost",
-        "ErrorBefore" => "fails, and nothing was done",
-        "ErrorAfter" => "fails, and yet it was done",
-        "Conflict" => "is refused as if somebody else had been faster",
-        "LostNotification" => "brings no word of a change",
-        "BrokenLink" => "ends, the link is broken",
+        "Slow" => "arrives late",
+        "SlowAnswer" => "is carried out, but its answer is late",
+        "LostRequest" => "is lost, and there is no answer",
+        "LostResponse" => "is carried out, but its answer is lost",
+        "ErrorBefore" => "fails, and is not carried out",
+        "ErrorAfter" => "fails, but is carried out",
+        "Conflict" => "is refused as if another host had been faster",
+        "LostNotification" => "brings no notification",
+        "BrokenLink" => "ends, because the link broke",
         "Throttled" => "is refused: too many calls",
-        _ => "goes wrong",
+        _ => "fails",
     };
     let partition = partition.trim_start_matches("Some(").trim_end_matches(')');
     let of = if partition == "None" { String::new() } else { format!(" of {partition}") };
-    Some(OnTheWay { host, place, call: format!("{}{of}", call.to_lowercase()), what })
+    Some(FaultyCall { host, place, call: format!("{}{of}", call.to_lowercase()), what })
 }
 
 fn uncapitalized(sentence: &str) -> String {
@@ -208,16 +213,16 @@ fn uncapitalized(sentence: &str) -> String {
 }
 
 /// Rewrites `host-1: Store(1) again`: a fault is over.
-fn again(text: &str) -> Option<String> {
+fn end_of_fault(text: &str) -> Option<String> {
     let (host, what) = text.strip_suffix(" again")?.split_once(": ")?;
     let over = match what.split('(').next()? {
-        "Start" => "is to start again",
-        "Resume" => "goes on, as if no time had passed",
-        "Drift" => "has a clock that runs as it should again",
-        "Store" => "has a good way to the store again",
-        "StoreCutOff" => "can no longer reach the store at all",
-        "Source" => "has a good way to the hub again",
-        "Processor" => "runs good code again",
+        "Start" => "starts again",
+        "Resume" => "continues as if no time had passed",
+        "Drift" => "has a clock that runs normally again",
+        "Store" => "has a good connection to the store again",
+        "StoreCutOff" => "cannot reach the store at all",
+        "Source" => "has a good connection to the hub again",
+        "Processor" => "runs code without faults again",
         _ => return None,
     };
     Some(format!("{host} {over}"))
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_said_without_what_only_a_program_wants_to_know() {
+    fn a_line_is_shown_without_details_for_programs() {
         for (line, said) in [
             (
                 "host-2 saves p7 at Finished { sequence: #98, offset: Some(@35), enqueued_at: Some(2018) } in e2",
@@ -242,13 +247,13 @@ mod tests {
             ("from Some(#112) to Some(#3), 7.523844731s ago", "from #112 to #3, 7.524s ago"),
             ("host-1 is called with p1 #4 to #4 in e1", "host-1 is called with p1 #4 in e1"),
             ("host-1 is called with p1 #4 to #14 in e1", "host-1 is called with p1 #4 to #14 in e1"),
-            ("host-1: StoreCutOff(1) again", "host-1 can no longer reach the store at all"),
+            ("host-1: StoreCutOff(1) again", "host-1 cannot reach the store at all"),
             ("host-1: Whatever(1) again", "host-1: Whatever(1) again"),
             (
                 "store: LostRequest hits Save of host-2 Some(p7)",
-                "host-2 to the store: save of p7 gets lost, and nobody answers",
+                "host-2 to the store: save of p7 is lost, and there is no answer",
             ),
-            ("hub: Unheard hits Receive of host-2 None", "host-2 to the hub: receive goes wrong"),
+            ("hub: Unheard hits Receive of host-2 None", "host-2 to the hub: receive fails"),
             ("it is 0.5s and 1.25s and p1", "it is 0.5s and 1.25s and p1"),
         ] {
             assert_eq!(words(&[]).plain(line), said);
@@ -256,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lives_of_a_host_are_counted_in_the_order_in_which_they_appear() {
+    fn the_processes_of_a_host_are_numbered_in_order() {
         let lines = [
             "p0 goes from nobody to host-0#aaaaaaaaaaaaaaaa in e1: nobody owned it",
             "p0 goes from host-0#aaaaaaaaaaaaaaaa to host-0#bbbbbbbbbbbbbbbb in e2: its owner stopped renewing",
@@ -265,7 +270,7 @@ mod tests {
         assert_eq!(words.plain(lines[0]), "p0 goes from nobody to host-0 in e1: nobody owned it");
         assert_eq!(
             words.plain(lines[1]),
-            "p0 goes from host-0 to host-0 (life 2) in e2: its owner stopped renewing"
+            "p0 goes from host-0 to host-0 (process 2) in e2: its owner stopped renewing"
         );
     }
 
@@ -276,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn an_act_is_told_with_whom_it_hits_and_for_how_long() {
+    fn an_injection_is_shown_with_its_target_and_its_duration() {
         let lasting = Duration::from_secs(40);
-        let act = |fault| Act { at: Duration::ZERO, fault, target: 0, lasting };
-        let told = words(&[]).act(&act(Fault::Crash), Some("host-3: Crash for 40s"));
-        assert_eq!(told, "host-3: the process is gone, and comes back later under the same name (40 s)");
-        let told = words(&[]).act(&act(Fault::Seek), Some("a person seeks p1 to #3"));
-        assert_eq!(told, "a person seeks p1 to #3");
-        assert!(words(&[]).act(&act(Fault::Leave), None).ends_with("nobody to whom it could happen"));
+        let injection = |fault| Injection { at: Duration::ZERO, fault, target: 0, lasting };
+        let shown = words(&[]).injection(&injection(Fault::Crash), Some("host-3: Crash for 40s"));
+        assert_eq!(shown, "host-3: the process is gone, and comes back later under the same name (40 s)");
+        let shown = words(&[]).injection(&injection(Fault::Seek), Some("an operator seeks p1 to #3"));
+        assert_eq!(shown, "an operator seeks p1 to #3");
+        assert!(words(&[]).injection(&injection(Fault::Leave), None).ends_with("no target for it"));
     }
 }

@@ -85,7 +85,7 @@ async fn receive(port: u16, events: u64) -> Outcome {
         }
         let delivery = receiver.recv::<Body<Value>>().await?;
         begun.get_or_insert_with(Instant::now);
-        assert_eq!(length(delivery.body()), BODY, "another body was sent");
+        assert_eq!(length(delivery.body()), BODY, "the body is not the one that was sent");
     }
     println!("{events} {}", begun.ok_or("no events")?.elapsed().as_secs_f64());
     Ok(())

@@ -107,7 +107,7 @@ mod tests {
             (12, 1, 2),
             "event 2 of partition 1 is missing"
         );
-        assert_eq!(ledger.balance(7).lost, 3, "and what was not read yet");
+        assert_eq!(ledger.balance(7).lost, 3, "and the events that are not read yet");
         assert!(ledger.write(0, "read 2 0 1").is_err());
         assert_eq!(ledger.errors(), 0);
         ledger.write(1, "something went wrong").unwrap();

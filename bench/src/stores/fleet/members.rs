@@ -32,9 +32,9 @@ impl Members {
                 .stdout(Stdio::piped())
                 .spawn()?;
             // Not as arguments, which everybody can read.
-            let input = child.stdin.as_mut().ok_or("it has no input")?;
+            let input = child.stdin.as_mut().ok_or("the process has no input")?;
             writeln!(input, "{postgres}\n{hub}")?;
-            let output = child.stdout.take().ok_or("it has no output")?;
+            let output = child.stdout.take().ok_or("the process has no output")?;
             let ledger = ledger.clone();
             thread::spawn(move || listen(number, BufReader::new(output), &ledger));
             members.0.push(child);
@@ -60,7 +60,7 @@ fn listen(number: usize, output: impl BufRead, ledger: &Ledger) {
     // The last line of a killed process may be incomplete.
     for line in output.lines().map_while(Result::ok) {
         if let Err(error) = ledger.write(number, &line) {
-            eprintln!("process {number} said {line:?}: {error}");
+            eprintln!("process {number} printed {line:?}: {error}");
         }
     }
 }

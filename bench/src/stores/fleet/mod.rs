@@ -95,7 +95,7 @@ async fn play(
     let ledger = Arc::new(Ledger::new(options.partitions));
     introduce(options, &spread);
 
-    progress("fleet: starts");
+    progress("fleet: starting");
     let began = now();
     let mut members = Members::start(&spread, options.pace, &database.url, connection, &ledger)?;
     let group = loop {
@@ -110,7 +110,7 @@ async fn play(
     tell("start", &first, partitions);
     rest(options.pace.lease(), &observer, database.is_ours(), &members).await?;
 
-    progress("fleet: kills a process");
+    progress("fleet: killing a process");
     let (changes, orphans) = watch.before_kill(0).await?;
     let began = now();
     members.kill_first()?;
@@ -144,7 +144,8 @@ fn introduce(options: &Options, spread: &[usize]) {
 fn tell(phase: &str, settled: &Settled, needed: usize) {
     let or_never = |took: Option<Duration>| took.map_or("never".to_owned(), time);
     println!(
-        "{phase}: all owned after {}, all read after {}, even and still after {}; {} changes of owner, {needed} needed",
+        "{phase}: all owned after {}, all read after {}, balanced and stable after {}; {} changes of owner, \
+         {needed} needed",
         or_never(settled.owned),
         or_never(settled.read),
         time(settled.still),

@@ -30,11 +30,13 @@ impl Options {
                 "--processes" => options.processes = value.parse()?,
                 "--lease" => options.pace = value.parse()?,
                 "--postgres" => options.postgres = Some(value.to_owned()),
-                _ => return Err(format!("{word} is no option").into()),
+                _ => return Err(format!("unknown option {word}").into()),
             }
         }
         if options.processes < 2 || options.hosts < options.processes {
-            return Err("it takes at least two processes with a host each: one of them is killed".into());
+            return Err(
+                "at least two processes with one host each are needed, because one process is killed".into(),
+            );
         }
         Ok(options)
     }

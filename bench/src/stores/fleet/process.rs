@@ -15,7 +15,7 @@ use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 use super::options::Pace;
 
 pub(crate) fn process(words: &[&str]) -> Result<bool, BoxError> {
-    let [name, hosts, pace] = words else { return Err("it is started by `stores fleet`".into()) };
+    let [name, hosts, pace] = words else { return Err("only `stores fleet` starts this command".into()) };
     let mut lines = stdin().lock().lines();
     let mut line = || lines.next().ok_or("the input ended too early")?.map_err(BoxError::from);
     let (postgres, hub) = (line()?, line()?);

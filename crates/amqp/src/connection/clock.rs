@@ -15,13 +15,17 @@ use crate::frame::HEARTBEAT;
 use crate::performative::{Error, condition};
 
 /// The shortest interval of heartbeats, even if the peer asks for a shorter one.
-const SHORTEST_HEARTBEAT: Duration = Duration::from_millis(100);
+const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// If `on_time` is called this much after its deadline, input of the peer may have been missed.
 const LATE: Duration = Duration::from_secs(1);
 
 /// The peer then has at least this long, or all of its time if that is shorter.
 const TIME_AFTER_LATE: Duration = Duration::from_secs(5);
+
+/// A peer has to read one of this many parts of the output that waits for it in time, so that a byte now and
+/// then is not enough.
+const PARTS_TO_READ: usize = 10;
 
 #[derive(Default)]
 pub(super) struct Clock {
@@ -40,24 +44,26 @@ pub(super) struct Clock {
     /// The deadline for the peer's `close`.
     close_by: Option<Duration>,
     /// The time at which the last bytes came.
-    heard_at: Duration,
+    received_at: Duration,
     /// A frame has come since then.
-    pub(super) heard: bool,
+    pub(super) received: bool,
     /// The length of the input at the last `on_time`, which was not a whole frame.
     input: usize,
     /// Nothing could be read at the last `on_time`, whatever came.
     unread: bool,
     /// The time at which bytes were last written.
     written_at: Duration,
-    /// The time since which output waits and none is written.
-    stuck_since: Option<Duration>,
+    /// The time since which output waits, and the peer has not read `to_take` bytes of it.
+    pub(super) stuck_since: Option<Duration>,
+    /// The bytes that the peer has to read within `time_to_read`.
+    to_take: usize,
     /// The interval at which we have to send something.
     pub(super) heartbeat: Option<Duration>,
 }
 
 impl Clock {
     pub(super) fn start(now: Duration, time_to_open: Duration) -> Self {
-        Self { now, open_by: now + time_to_open, heard_at: now, written_at: now, ..Self::default() }
+        Self { now, open_by: now + time_to_open, received_at: now, written_at: now, ..Self::default() }
     }
 
     /// The time without the pauses: it stands still while reading is paused.
@@ -67,9 +73,9 @@ impl Clock {
 
     /// Sets the heartbeat interval to half of the peer's idle timeout.
     pub(super) fn set_heartbeat(&mut self, idle_time_out: Option<u32>) {
-        let patience = idle_time_out.filter(|&milliseconds| milliseconds > 0);
-        self.heartbeat = patience
-            .map(|milliseconds| (Duration::from_millis(milliseconds.into()) / 2).max(SHORTEST_HEARTBEAT));
+        let timeout = idle_time_out.filter(|&milliseconds| milliseconds > 0);
+        self.heartbeat = timeout
+            .map(|milliseconds| (Duration::from_millis(milliseconds.into()) / 2).max(MIN_HEARTBEAT_INTERVAL));
     }
 }
 
@@ -82,9 +88,9 @@ impl Connection {
         let phase = match self.phase {
             Phase::Header { .. } | Phase::Sasl | Phase::Decision | Phase::Opening => Some(self.clock.open_by),
             Phase::Open => {
-                let silent = self.silence().map(|silence| self.clock.heard_at + silence);
+                let silent = self.silence().map(|silence| self.clock.received_at + silence);
                 let heartbeat = self.clock.heartbeat.map(|every| self.clock.written_at + every);
-                let late = self.held.look_at().filter(|_| !self.paused);
+                let late = self.unended.check_at().filter(|_| !self.paused);
                 earliest(earliest(silent, heartbeat), late)
             }
             Phase::Closed if !self.has_output() => return None,
@@ -107,17 +113,17 @@ impl Connection {
             let paused_again = self.paused.then_some(now);
             let since = std::mem::replace(&mut self.clock.paused_since, paused_again);
             self.clock.paused_for += now - since.unwrap_or(now);
-            self.clock.heard = true;
+            self.clock.received = true;
         }
         let reads = self.wants_input();
         let unread = std::mem::replace(&mut self.clock.unread, !reads);
-        self.clock.heard |= self.input.len() > self.clock.input || !reads || unread;
+        self.clock.received |= self.input.len() > self.clock.input || !reads || unread;
         self.clock.input = self.input.len();
         if was_late {
             self.give_time_after_late(now);
         }
-        if std::mem::take(&mut self.clock.heard) {
-            self.clock.heard_at = now;
+        if std::mem::take(&mut self.clock.received) {
+            self.clock.received_at = now;
         }
         let progressed = std::mem::take(&mut self.output.progressed);
         if progressed {
@@ -126,19 +132,28 @@ impl Connection {
         let limits = &self.config.limits;
         match self.clock.stuck_since {
             _ if !self.has_output() => self.clock.stuck_since = None,
-            Some(since) if !progressed => {
+            Some(since) if self.output.taken < self.clock.to_take => {
                 if now >= since + limits.time_to_read {
-                    let patience = limits.time_to_read;
-                    return self.lose(format!("the peer has read nothing for {patience:?}"));
+                    let (timeout, waiting) = (limits.time_to_read, self.output.len());
+                    return self.lose(match self.output.taken {
+                        0 => format!("the peer has read nothing for {timeout:?}"),
+                        taken => format!(
+                            "the peer has read only {taken} bytes in {timeout:?}, and {waiting} wait for it"
+                        ),
+                    });
                 }
             }
-            _ => self.clock.stuck_since = Some(now),
+            _ => {
+                self.clock.stuck_since = Some(now);
+                self.clock.to_take = self.output.len().div_ceil(PARTS_TO_READ).max(1);
+                self.output.taken = 0;
+            }
         }
         match self.phase {
             Phase::Header { .. } | Phase::Sasl | Phase::Decision | Phase::Opening => {
                 if now >= self.clock.open_by {
-                    let patience = self.config.limits.time_to_open;
-                    let description = format!("no open within {patience:?} of connecting");
+                    let timeout = self.config.limits.time_to_open;
+                    let description = format!("no open within {timeout:?} of connecting");
                     self.fail(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, description));
                 }
             }
@@ -162,9 +177,9 @@ impl Connection {
 
     /// Gives the peer some time from now on, whatever it has missed.
     fn give_time_after_late(&mut self, now: Duration) {
-        let since = |patience: Duration| (now + TIME_AFTER_LATE.min(patience)).saturating_sub(patience);
+        let since = |timeout: Duration| (now + TIME_AFTER_LATE.min(timeout)).saturating_sub(timeout);
         if let Some(silence) = self.silence() {
-            self.clock.heard_at = self.clock.heard_at.max(since(silence));
+            self.clock.received_at = self.clock.received_at.max(since(silence));
         }
         let limits = &self.config.limits;
         self.clock.spared_until = self.clock.spared_until.max(since(limits.time_to_finish));
@@ -175,7 +190,7 @@ impl Connection {
 
     fn keep_alive(&mut self, now: Duration) {
         if let Some(silence) = self.silence()
-            && now >= self.clock.heard_at + silence
+            && now >= self.clock.received_at + silence
         {
             let description = format!("the peer has been silent for {silence:?}, twice its idle-time-out");
             return self.fail(Error::new(condition::CONNECTION_FORCED, description));

@@ -3,9 +3,9 @@
 use bytes::Buf;
 
 use super::event::{Closed, Event};
-use super::held::Held;
 use super::session::Channel;
 use super::slots::{LinkId, SessionId, Table};
+use super::unended::UnendedDeliveries;
 use super::{Connection, Phase, Side};
 use crate::frame::{FrameHeader, TYPE_AMQP, TYPE_SASL};
 use crate::performative::{BadPerformative, Error, Performative, Sasl, Transfer, condition};
@@ -63,13 +63,13 @@ impl Connection {
             Phase::Open | Phase::Opening | Phase::Sasl | Phase::Closing => match self.frame() {
                 Ok(step) => step,
                 Err(violation) => {
-                    self.punish(*violation);
+                    self.end_violator(*violation);
                     Step::Again
                 }
             },
             Phase::Header { after_sasl } => {
                 let Some(&header) = self.input.first_chunk::<8>() else {
-                    return self.early_doubt(after_sasl);
+                    return self.on_partial_header(after_sasl);
                 };
                 self.input.advance(header.len());
                 self.on_header(header, after_sasl)
@@ -83,7 +83,7 @@ impl Connection {
     }
 
     /// Handles fewer bytes than a header. If they cannot become one, the rest is not awaited.
-    fn early_doubt(&mut self, after_sasl: bool) -> Step {
+    fn on_partial_header(&mut self, after_sasl: bool) -> Step {
         let begun = self.input.len().min(4);
         if self.input[..begun] == b"AMQP"[..begun] {
             return Step::Wait;
@@ -108,7 +108,7 @@ impl Connection {
             Err(bad) => return Err(Violation::of_connection(condition::FRAMING_ERROR, bad.to_string())),
         };
         let mut frame = self.input.split_to(header.size).freeze();
-        self.clock.heard = true;
+        self.clock.received = true;
         if header.size == header.body && header.kind == TYPE_AMQP {
             return Ok(Step::Again);
         }
@@ -146,7 +146,7 @@ impl Connection {
             }
             (kind, _) => Err(Violation::of_connection(
                 condition::FRAMING_ERROR,
-                format!("a frame of type {kind}, which has no place here"),
+                format!("unexpected frame of type {kind}"),
             )),
         }
     }
@@ -216,7 +216,7 @@ impl Connection {
         })
     }
 
-    fn punish(&mut self, violation: Violation) {
+    fn end_violator(&mut self, violation: Violation) {
         match violation {
             Violation::Connection(error) => self.fail(error),
             Violation::Session(session, error) => self.fail_session(session, error),
@@ -263,7 +263,7 @@ impl Connection {
         self.accepting.clear();
         self.waiting_for_room.clear();
         self.waiting_for_others.clear();
-        self.held = Held::default();
+        self.unended = UnendedDeliveries::default();
     }
 }
 

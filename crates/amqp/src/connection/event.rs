@@ -51,7 +51,8 @@ pub enum Event {
         /// The link.
         link: LinkId,
     },
-    /// Incoming deliveries whose end has not come take more memory than at the last event, by
+    /// Incoming deliveries whose end has not come take more memory than at the last event, or output takes
+    /// more or less memory than the owner knows of, by
     /// [`Limits::incomplete_notice`](crate::limits::Limits::incomplete_notice). See
     /// [`super::Connection::buffered`].
     Unended,

@@ -73,7 +73,7 @@ impl Connection {
         };
         if window_open {
             self.continue_delivery(id);
-            self.tell_window(id);
+            self.notify_window(id);
         }
         match link {
             Some(link) => Ok(self.on_link_flow(link, flow)),
@@ -124,10 +124,10 @@ impl Connection {
 
     /// Notifies the owner that a session can send again, if it was refused because of the window, of
     /// unsettled deliveries, or of memory.
-    pub(super) fn tell_window(&mut self, session: SessionId) {
+    pub(super) fn notify_window(&mut self, session: SessionId) {
         #[cfg(test)]
         {
-            self.looked_at += 1;
+            self.visited += 1;
         }
         let Some(found) = self.sessions.get_mut(session) else { return };
         let ending = found.state.is_ending();

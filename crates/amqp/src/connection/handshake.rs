@@ -31,7 +31,7 @@ impl Connection {
 
     /// Handles the peer's complete header.
     pub(super) fn on_header(&mut self, header: [u8; 8], after_sasl: bool) -> Step {
-        self.clock.heard = true;
+        self.clock.received = true;
         let found = Protocol::of(header);
         match (&self.side, found) {
             (Side::Server(_), Some(Protocol::Amqp)) if after_sasl => {
@@ -121,20 +121,20 @@ impl Connection {
                 Ok(None)
             }
             (Side::Client(_), Sasl::Outcome(SaslOutcome { code })) => {
-                let description = format!("the server does not let us in: {code:?}");
+                let description = format!("the server rejected the authentication: {code:?}");
                 Err(Violation::of_connection(condition::UNAUTHORIZED_ACCESS, description))
             }
             _ => Err(Violation::of_connection(
                 condition::NOT_ALLOWED,
-                "a frame of the SASL layer that is the other side's to send",
+                "a SASL frame that only the other side may send",
             )),
         }
     }
 
     /// Answers [`Event::Authenticate`].
-    pub fn authenticated(&mut self, welcome: bool) {
+    pub fn authenticated(&mut self, accepted: bool) {
         if self.phase == Phase::Decision {
-            self.authenticated_as(if welcome { SaslCode::Ok } else { SaslCode::Auth });
+            self.authenticated_as(if accepted { SaslCode::Ok } else { SaslCode::Auth });
         }
     }
 
@@ -144,7 +144,7 @@ impl Connection {
             self.phase = Phase::Header { after_sasl: true };
         } else {
             self.phase = Phase::Broken;
-            let error = Error::new(condition::UNAUTHORIZED_ACCESS, "the client was not let in");
+            let error = Error::new(condition::UNAUTHORIZED_ACCESS, "the authentication failed");
             self.events.push_back(Event::Closed(Closed::Failed(error)));
         }
     }

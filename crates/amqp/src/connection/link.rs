@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   the peer's attach ─► Requested ─accept─► Attached ─detach─► Detaching ─► (gone, the peer detached)
-//!   attach ─► Asked ─answer─► Attached ──┘       └── the peer's detach ────► (gone, answered)
+//!   attach ─► AttachSent ─answer──────────────► ┘└── the peer's detach ────► (gone, answered)
 //!               └─answer without a terminus─► Refused ─ the peer's detach ─► (gone, answered)
 //! ```
 //!
@@ -16,7 +16,7 @@ use bytes::BytesMut;
 use super::Connection;
 use super::dispatch::{Handled, Violation};
 use super::event::Event;
-use super::memory::Refused;
+use super::outgoing_memory::MessageSize;
 use super::sending::Unfinished;
 use super::session::Handle;
 use super::slots::{LinkId, SessionId};
@@ -27,13 +27,13 @@ use crate::shared_limit::Permit;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
     Requested,
-    Asked,
+    AttachSent,
     Refused,
     Attached,
     /// Our `detach` is written; everything is ignored until the peer's comes.
     Detaching {
         /// The owner has been notified already.
-        told: bool,
+        reported: bool,
     },
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Incomplete {
     /// The same in reading time, which stands still while reading is paused.
     pub(super) began_reading: Duration,
     /// The reading time at which the last part came.
-    pub(super) heard_at: Duration,
+    pub(super) received_at: Duration,
 }
 
 pub(super) struct Link {
@@ -73,7 +73,7 @@ pub(super) struct Link {
     pub(super) incoming: Option<Incomplete>,
     pub(super) outgoing: Option<Unfinished>,
     /// The size of its last message, if it was refused because of rests of other messages.
-    pub(super) refused: Option<Refused>,
+    pub(super) refused: Option<MessageSize>,
     /// Its permit in the limit on the links of all connections.
     _permit: Permit,
 }
@@ -89,7 +89,7 @@ impl Connection {
         }
         let handle = self.free_handle(session, None)?;
         let permit = self.config.shared.links.take()?;
-        let link = self.add_link(session, &attach, attach.role, handle, LinkState::Asked, permit);
+        let link = self.add_link(session, &attach, attach.role, handle, LinkState::AttachSent, permit);
         self.set_our_side(link, &attach);
         attach.handle = handle;
         let channel = self.sessions.get(session)?.channel;
@@ -122,7 +122,7 @@ impl Connection {
         if found.state != LinkState::Requested {
             return;
         }
-        found.state = LinkState::Detaching { told: true };
+        found.state = LinkState::Detaching { reported: true };
         self.write_bare_attach(link);
         self.write_detach(link, true, Some(error));
         self.forget_name(link);
@@ -142,16 +142,16 @@ impl Connection {
         }
     }
 
-    fn start_detach(&mut self, link: LinkId, error: Option<Error>, told: bool) {
+    fn start_detach(&mut self, link: LinkId, error: Option<Error>, reported: bool) {
         let Some(found) = self.links.get_mut(link) else { return };
         match found.state {
             LinkState::Detaching { .. } => return,
             LinkState::Requested => {
-                found.state = LinkState::Detaching { told };
+                found.state = LinkState::Detaching { reported };
                 self.write_bare_attach(link);
             }
-            LinkState::Asked | LinkState::Refused | LinkState::Attached => {
-                found.state = LinkState::Detaching { told };
+            LinkState::AttachSent | LinkState::Refused | LinkState::Attached => {
+                found.state = LinkState::Detaching { reported };
             }
         }
         self.forget_messages(link);
@@ -211,7 +211,7 @@ impl Connection {
 
     fn on_answer(&mut self, link: LinkId, attach: Box<Attach>) -> Option<Event> {
         let found = self.links.get_mut(link)?;
-        if found.state != LinkState::Asked {
+        if found.state != LinkState::AttachSent {
             return None;
         }
         let terminus = match found.role {
@@ -242,20 +242,20 @@ impl Connection {
             }
         };
         let Some(state) = self.links.get(link).map(|link| link.state) else { return Ok(None) };
-        let told = match state {
-            LinkState::Detaching { told } => told,
+        let reported = match state {
+            LinkState::Detaching { reported } => reported,
             LinkState::Requested => {
                 self.write_bare_attach(link);
                 self.write_detach(link, detach.closed, None);
                 false
             }
-            LinkState::Asked | LinkState::Refused | LinkState::Attached => {
+            LinkState::AttachSent | LinkState::Refused | LinkState::Attached => {
                 self.write_detach(link, detach.closed, None);
                 false
             }
         };
         self.remove_link(link);
-        Ok((!told).then_some(Event::Detached { link, error: detach.error }))
+        Ok((!reported).then_some(Event::Detached { link, error: detach.error }))
     }
 
     fn add_link(
@@ -349,9 +349,11 @@ impl Connection {
         // There may be many events, and the peer chose the length of the error.
         let error = self.clipped(error.cloned());
         for link in self.links_of(session) {
-            let told =
-                self.links.get(link).is_some_and(|link| link.state == LinkState::Detaching { told: true });
-            if !told {
+            let reported = self
+                .links
+                .get(link)
+                .is_some_and(|link| link.state == LinkState::Detaching { reported: true });
+            if !reported {
                 self.events.push_back(Event::Detached { link, error: error.clone() });
             }
         }

@@ -30,8 +30,8 @@
 //! | `flow.rs` | windows and credit, in both directions |
 //! | `sending.rs` | outbound (to the peer): messages, and their outcomes |
 //! | `receiving.rs` | inbound (from the peer): messages, and their outcomes |
-//! | `memory.rs` | decides whether there is memory for the rest of a large outgoing message |
-//! | `held.rs` | incomplete deliveries: their size and age |
+//! | `outgoing_memory.rs` | decides whether there is memory for the rest of a large outgoing message |
+//! | `unended.rs` | incomplete deliveries: their size and age |
 //! | `clock.rs` | heartbeats and timeouts |
 //! | `output.rs` | the output buffer, and its high and low mark |
 
@@ -41,15 +41,15 @@ mod dispatch;
 mod event;
 mod flow;
 mod handshake;
-mod held;
 mod link;
-mod memory;
+mod outgoing_memory;
 mod output;
 mod receiving;
 mod refusing;
 mod sending;
 mod session;
 mod slots;
+mod unended;
 #[cfg(test)]
 mod work;
 
@@ -60,18 +60,18 @@ use bytes::BytesMut;
 
 pub use config::{ClientSasl, Config, SERVICE_MECHANISMS, ServerSasl, SharedLimits};
 pub use event::{Blocked, Closed, Delivery, Event, Sent};
-pub use held::Buffered;
 pub use slots::{LinkId, SessionId};
+pub use unended::Buffered;
 
 use crate::frame::MIN_MAX_FRAME_SIZE;
 use crate::limits::Limits;
 use crate::performative::Role;
 use clock::Clock;
-use held::Held;
 use link::Link;
 use output::Output;
 use session::{Channel, Session};
 use slots::{Slots, Table};
+use unended::UnendedDeliveries;
 
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,12 +131,12 @@ pub struct Connection {
     /// Sessions that were refused because the unwritten rests of other deliveries take too much memory.
     waiting_for_others: BTreeSet<SessionId>,
     /// Deliveries that have begun and not ended.
-    held: Held,
+    unended: UnendedDeliveries,
     /// The owner has paused the reading.
     paused: bool,
     /// The number of sessions that were visited to continue a delivery.
     #[cfg(test)]
-    looked_at: usize,
+    visited: usize,
 }
 
 impl Connection {
@@ -171,10 +171,10 @@ impl Connection {
             accepting: Vec::new(),
             waiting_for_room: VecDeque::new(),
             waiting_for_others: BTreeSet::new(),
-            held: Held::default(),
+            unended: UnendedDeliveries::default(),
             paused: false,
             #[cfg(test)]
-            looked_at: 0,
+            visited: 0,
             config,
         }
     }
@@ -186,14 +186,14 @@ impl Connection {
 
     /// True if more should be read from the peer. It is false while a server decides whether to admit the
     /// client; and, unless the connection is closing, while two frames of input wait to be decoded, while too
-    /// much output waits for the peer ([`Limits::output_when_deaf`]), and while the owner has paused the
+    /// much output waits for the peer ([`Limits::output_to_pause_reading`]), and while the owner has paused the
     /// reading.
     pub fn wants_input(&self) -> bool {
-        let deaf = self.output.len() >= self.config.limits.output_when_deaf;
+        let unread = self.output.len() >= self.config.limits.output_to_pause_reading;
         match self.phase {
             Phase::Decision | Phase::Closed => false,
             Phase::Closing | Phase::Broken => true,
-            _ => !deaf && !self.paused && self.input.len() < self.config.limits.frame as usize * 2,
+            _ => !unread && !self.paused && self.input.len() < self.config.limits.frame as usize * 2,
         }
     }
 
@@ -207,8 +207,12 @@ impl Connection {
             }
             match self.step() {
                 dispatch::Step::Event(event) => return Some(event),
-                dispatch::Step::Again => {}
-                dispatch::Step::Wait if self.events.is_empty() => return None,
+                dispatch::Step::Again => {
+                    if let Some(event) = self.notice_output() {
+                        return Some(event);
+                    }
+                }
+                dispatch::Step::Wait if self.events.is_empty() => return self.notice_output(),
                 dispatch::Step::Wait => {}
             }
         }
@@ -298,7 +302,8 @@ impl Connection {
         }
     }
 
-    /// Releases buffers that are kept for the next bytes. For a connection that is idle.
+    /// Releases buffers that are kept for the next bytes. For a connection that is idle, or has to save
+    /// memory.
     pub fn release_memory(&mut self) {
         if self.input.is_empty() {
             self.input = BytesMut::new();

@@ -21,6 +21,12 @@ pub(super) struct Output {
     pub(super) wanted: bool,
     /// Bytes were written since this was last reset.
     pub(super) progressed: bool,
+    /// The number of bytes that were written since this was last reset.
+    pub(super) taken: usize,
+    /// The memory that the owner knows of.
+    known: usize,
+    /// The number of bytes that were written since the owner was last told.
+    taken_untold: usize,
 }
 
 /// A frame that is larger than the peer accepts.
@@ -55,6 +61,25 @@ impl Output {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.bytes.len() - self.written
+    }
+
+    /// The memory of the buffer, which may be twice its length.
+    #[inline]
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Notes that the owner knows the memory as it is now.
+    pub(super) fn mark_known(&mut self) {
+        (self.known, self.taken_untold) = (self.memory(), 0);
+    }
+
+    /// True if the memory has changed by `step` since the owner was told, or the peer has read that much, or
+    /// it has read all of what was at least a quarter of that.
+    #[inline]
+    pub(super) fn is_news(&self, step: usize) -> bool {
+        let read_all = self.bytes.is_empty() && self.taken_untold >= step / 4;
+        self.taken_untold >= step || self.memory().abs_diff(self.known) >= step || read_all
     }
 
     /// True if nothing should be added that can wait.
@@ -101,6 +126,8 @@ impl Output {
     /// again.
     pub(super) fn wrote(&mut self, count: usize) -> bool {
         self.progressed |= count > 0;
+        self.taken = self.taken.saturating_add(count);
+        self.taken_untold = self.taken_untold.saturating_add(count);
         self.written = (self.written + count).min(self.bytes.len());
         if self.written == self.bytes.len() {
             self.bytes.clear();
@@ -120,10 +147,14 @@ impl Output {
         !self.congested && std::mem::take(&mut self.wanted)
     }
 
-    /// Releases the memory while there is nothing to write.
+    /// Releases the memory that is not needed for what waits to be written.
     pub(super) fn release(&mut self) {
         if self.bytes.is_empty() {
             self.bytes = Vec::new();
+        } else if self.memory() - self.len() > KEPT {
+            self.bytes.drain(..self.written);
+            self.written = 0;
+            self.bytes.shrink_to_fit();
         }
     }
 

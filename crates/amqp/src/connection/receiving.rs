@@ -18,7 +18,7 @@ use super::slots::{LinkId, SessionId};
 use crate::performative::{Disposition, Error, Outcome, Role, Transfer, condition};
 
 /// A delivery that is this many times larger than its link allows is not read to its end.
-const MOST_TIMES_TOO_LARGE: u64 = 16;
+const MAX_OVERSIZE_FACTOR: u64 = 16;
 
 impl Connection {
     #[inline]
@@ -33,25 +33,24 @@ impl Connection {
         if session.state.is_ending() {
             return Ok(None);
         }
-        let link_id = match session.handle(transfer.handle) {
-            Handle::Attached(link) => link,
-            Handle::Detached => return Ok(None),
-            Handle::Unused => {
-                let description = format!("transfer for handle {}, which has no link", transfer.handle);
-                return Err(Violation::of_session(id, condition::UNATTACHED_HANDLE, description));
-            }
-        };
+        let handle = session.handle(transfer.handle);
+        if handle == Handle::Unused {
+            let description = format!("transfer for handle {}, which has no link", transfer.handle);
+            return Err(Violation::of_session(id, condition::UNATTACHED_HANDLE, description));
+        }
+        // A transfer for a detached handle uses the session's window, too.
         session.next_incoming_id = session.next_incoming_id.wrapping_add(1);
         session.incoming_left = session.incoming_left.saturating_sub(1);
         if session.incoming_left <= self.config.limits.window / 2 {
             self.write_session_flow(id);
         }
+        let Handle::Attached(link_id) = handle else { return Ok(None) };
         let Some(link) = self.links.get_mut(link_id) else { return Ok(None) };
         if matches!(link.state, LinkState::Detaching { .. } | LinkState::Refused) {
             return Ok(None);
         }
         if link.role == Role::Sender {
-            let description = "transfer on a link whose receiver the peer is";
+            let description = "transfer on a link on which the peer is the receiver";
             return Err(Violation::of_link(link_id, condition::NOT_ALLOWED, description));
         }
         if link.incoming.is_some() || transfer.more || transfer.aborted {
@@ -82,9 +81,9 @@ impl Connection {
                 bytes: BytesMut::new(),
                 began: now,
                 began_reading: reading,
-                heard_at: reading,
+                received_at: reading,
             });
-            self.held.begin(id, now, self.config.limits.time_to_finish);
+            self.unended.begin(id, now, self.config.limits.time_to_finish);
         }
         let Some(incoming) = &mut link.incoming else { return Ok(None) };
         if let Some(other) = transfer.delivery_id
@@ -94,10 +93,10 @@ impl Connection {
             return Err(Violation::of_link(id, condition::NOT_ALLOWED, description));
         }
         incoming.settled |= transfer.settled == Some(true);
-        incoming.heard_at = reading;
+        incoming.received_at = reading;
         if transfer.aborted {
-            self.held.incoming_bytes -= incoming.bytes.len();
-            self.held.end(id, incoming.began);
+            self.unended.incoming_bytes -= incoming.bytes.len();
+            self.unended.end(id, incoming.began);
             link.incoming = None;
             link.delivery_count = link.delivery_count.wrapping_add(1);
             // The owner gets no event, so the credit that the delivery used is granted again here.
@@ -107,49 +106,49 @@ impl Connection {
         }
         incoming.size += payload.len() as u64;
         if incoming.size > link.message_limit {
-            return self.on_part_of_too_much(id, transfer.more);
+            return self.on_part_of_oversized(id, transfer.more);
         }
-        self.held.incoming_bytes += payload.len();
+        self.unended.incoming_bytes += payload.len();
         incoming.bytes.extend_from_slice(&payload);
-        if self.held.incoming_bytes > limit {
+        if self.unended.incoming_bytes > limit {
             let description = format!("more than {limit} bytes of deliveries that have not ended");
             return Err(Violation::of_link(id, condition::RESOURCE_LIMIT_EXCEEDED, description));
         }
         if transfer.more {
-            return Ok(self.held.notice(self.config.limits.incomplete_notice));
+            return Ok(self.unended.notice(self.config.limits.incomplete_notice));
         }
         let Some(Incomplete { id: delivery, format, settled, bytes, began, .. }) = link.incoming.take()
         else {
             return Ok(None);
         };
-        self.held.incoming_bytes -= bytes.len();
-        self.held.end(id, began);
+        self.unended.incoming_bytes -= bytes.len();
+        self.unended.end(id, began);
         self.deliver(id, delivery, format, settled, bytes.freeze()).map(Some)
     }
 
     /// Handles one frame of a delivery that is too large.
     #[cold]
-    fn on_part_of_too_much(&mut self, id: LinkId, more: bool) -> Handled<Option<Event>> {
+    fn on_part_of_oversized(&mut self, id: LinkId, more: bool) -> Handled<Option<Event>> {
         let Some(link) = self.links.get_mut(id) else { return Ok(None) };
         let Some(incoming) = &mut link.incoming else { return Ok(None) };
         let (delivery, size, limit) = (incoming.id, incoming.size, link.message_limit);
         let (kept, began) = (std::mem::take(&mut incoming.bytes), incoming.began);
-        self.held.incoming_bytes -= kept.len();
-        if incoming.settled || size > limit.saturating_mul(MOST_TIMES_TOO_LARGE) {
+        self.unended.incoming_bytes -= kept.len();
+        if incoming.settled || size > limit.saturating_mul(MAX_OVERSIZE_FACTOR) {
             return Err(too_large(id, delivery, size, limit));
         }
         if more {
             return Ok(None);
         }
         link.incoming = None;
-        self.held.end(id, began);
+        self.unended.end(id, began);
         link.delivery_count = link.delivery_count.wrapping_add(1);
         link.unsettled_in += 1;
         let (session, credit) = (link.session, link.credit);
         if let Some(session) = self.sessions.get_mut(session) {
             session.unsettled_in += 1;
         }
-        let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, says_too_large(delivery, size, limit));
+        let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, too_large_text(delivery, size, limit));
         self.settle(id, delivery, delivery, &Outcome::rejected(error));
         // The owner gets no event, so the credit that the delivery used is granted again here.
         self.grant(id, credit);
@@ -246,11 +245,11 @@ fn no_delivery_id(link: LinkId) -> Box<Violation> {
 
 #[cold]
 fn too_large(link: LinkId, delivery: u32, size: u64, limit: u64) -> Box<Violation> {
-    Violation::of_link(link, condition::MESSAGE_SIZE_EXCEEDED, says_too_large(delivery, size, limit))
+    Violation::of_link(link, condition::MESSAGE_SIZE_EXCEEDED, too_large_text(delivery, size, limit))
 }
 
 /// The text of the service.
-fn says_too_large(delivery: u32, size: u64, limit: u64) -> String {
+fn too_large_text(delivery: u32, size: u64, limit: u64) -> String {
     format!(
         "The received message (delivery-id:{delivery}, size:{size} bytes) exceeds the limit ({limit} bytes) \
          currently allowed on the link."

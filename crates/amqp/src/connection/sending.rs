@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Connection;
 use super::event::{Blocked, Event, Sent};
 use super::link::LinkState;
-use super::memory::{Memory, Refused};
+use super::outgoing_memory::{MemoryCheck, MessageSize};
 use super::output::Output;
 use super::session::Session;
 use super::slots::{LinkId, SessionId};
@@ -39,7 +39,7 @@ enum Rest {
 struct Frames {
     handle: u32,
     settled: bool,
-    most: usize,
+    max: usize,
 }
 
 impl Connection {
@@ -80,18 +80,18 @@ impl Connection {
             session.next_outgoing_id = session.next_outgoing_id.wrapping_add(1);
             session.peer_window -= 1;
         } else {
-            let frames = Frames { handle: found.handle, settled, most: self.transfer_frame };
+            let frames = Frames { handle: found.handle, settled, max: self.transfer_frame };
             let needed = total / (self.transfer_frame - MAX_TRANSFER_HEAD) + 1;
-            let size = Refused { bytes: total, frames: needed };
+            let size = MessageSize { bytes: total, frames: needed };
             let incomplete = self.config.limits.incomplete;
-            let memory = size.memory(&self.held, &self.output, session.peer_window, incomplete);
+            let memory = size.check_memory(&self.unended, &self.output, session.peer_window, incomplete);
             match memory {
-                Memory::Free | Memory::Beyond => found.refused = None,
-                Memory::NeedsRoom => {
+                MemoryCheck::Free | MemoryCheck::OverLimit => found.refused = None,
+                MemoryCheck::NeedsRoom => {
                     self.output.wanted = true;
                     return Sent::Blocked(Blocked::Room);
                 }
-                Memory::NeedsOthers => {
+                MemoryCheck::NeedsOthers => {
                     found.refused = Some(size);
                     session.wanted = true;
                     self.waiting_for_others.insert(session_id);
@@ -102,10 +102,10 @@ impl Connection {
             if written < total {
                 let bytes = rest_of(parts, total, written);
                 let began = self.clock.now;
-                self.held.outgoing_bytes += bytes.len();
-                self.held.begin(link, began, self.config.limits.time_to_finish);
-                if memory == Memory::Beyond {
-                    self.held.beyond = Some(link);
+                self.unended.outgoing_bytes += bytes.len();
+                self.unended.begin(link, began, self.config.limits.time_to_finish);
+                if memory == MemoryCheck::OverLimit {
+                    self.unended.over_limit = Some(link);
                 }
                 found.outgoing = Some(Unfinished { bytes, at: 0, settled, began });
                 session.unfinished = Some(link);
@@ -137,7 +137,7 @@ impl Connection {
         // So that the owner does not read and copy the same message again only to be refused again.
         let needs_others = refused.is_some_and(|size| {
             let (window, incomplete) = (session.peer_window, self.config.limits.incomplete);
-            size.memory(&self.held, &self.output, window, incomplete) == Memory::NeedsOthers
+            size.check_memory(&self.unended, &self.output, window, incomplete) == MemoryCheck::NeedsOthers
         });
         let blocked = if found.credit == 0 {
             Blocked::Credit
@@ -178,7 +178,7 @@ impl Connection {
             if let Some(session) = self.sessions.get_mut(id) {
                 session.waits_for_room = false;
                 self.continue_delivery(id);
-                self.tell_window(id);
+                self.notify_window(id);
             }
         }
     }
@@ -187,7 +187,7 @@ impl Connection {
     fn write_rest(&mut self, id: SessionId) -> Rest {
         #[cfg(test)]
         {
-            self.looked_at += 1;
+            self.visited += 1;
         }
         let Some(session) = self.sessions.get_mut(id) else { return Rest::Nothing };
         let Some(link_id) = session.unfinished else { return Rest::Nothing };
@@ -199,25 +199,25 @@ impl Connection {
         if self.output.is_congested() {
             return Rest::NeedsRoom;
         }
-        let frames = Frames { handle: link.handle, settled: rest.settled, most: self.transfer_frame };
+        let frames = Frames { handle: link.handle, settled: rest.settled, max: self.transfer_frame };
         let left = rest.bytes.len() - rest.at;
         let written = write_frames(&mut self.output, session, frames, None, &[&rest.bytes[rest.at..]], left);
         rest.at += written;
         if written < left {
             return if session.peer_window == 0 { Rest::NeedsWindow } else { Rest::NeedsRoom };
         }
-        self.held.outgoing_bytes -= rest.bytes.len();
-        self.held.end(link_id, rest.began);
+        self.unended.outgoing_bytes -= rest.bytes.len();
+        self.unended.end(link_id, rest.began);
         link.outgoing = None;
         session.unfinished = None;
-        self.tell_those_who_waited_for_others();
+        self.notify_sessions_waiting_for_others();
         Rest::Nothing
     }
 
     /// Notifies sessions that were refused because of rests of other messages, of which there are fewer now.
-    fn tell_those_who_waited_for_others(&mut self) {
+    fn notify_sessions_waiting_for_others(&mut self) {
         for session in std::mem::take(&mut self.waiting_for_others) {
-            self.tell_window(session);
+            self.notify_window(session);
         }
     }
 
@@ -225,8 +225,8 @@ impl Connection {
     pub(super) fn forget_messages(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Some(incomplete) = link.incoming.take() {
-            self.held.incoming_bytes -= incomplete.bytes.len();
-            self.held.end(id, incomplete.began);
+            self.unended.incoming_bytes -= incomplete.bytes.len();
+            self.unended.end(id, incomplete.began);
         }
         let session_id = link.session;
         let Some(session) = self.sessions.get_mut(session_id) else { return };
@@ -235,16 +235,16 @@ impl Connection {
             session.unsettled_out.retain(|_, of| *of != id);
         }
         if let Some(rest) = link.outgoing.take() {
-            self.held.outgoing_bytes -= rest.bytes.len();
-            self.held.end(id, rest.began);
+            self.unended.outgoing_bytes -= rest.bytes.len();
+            self.unended.end(id, rest.began);
             session.unfinished = None;
             let waited = std::mem::take(&mut session.waits_for_room);
             if waited {
                 self.waiting_for_room.retain(|waiting| *waiting != session_id);
             }
-            self.tell_those_who_waited_for_others();
+            self.notify_sessions_waiting_for_others();
         }
-        self.tell_window(session_id);
+        self.notify_window(session_id);
     }
 
     pub(super) fn on_disposition(&mut self, id: SessionId, disposition: Disposition) {
@@ -252,11 +252,8 @@ impl Connection {
         let last = last.unwrap_or(first);
         let Some(session) = self.sessions.get_mut(id) else { return };
         if role == Role::Sender {
-            // The peer has settled what it sent, and does not wait for our disposition.
-            if settled {
-                let count = last.wrapping_sub(first) as usize;
-                session.unsettled_in = session.unsettled_in.saturating_sub(count.saturating_add(1));
-            }
+            // The peer does not wait for our disposition. The delivery counts until our owner settles it or
+            // its link goes: the owner still has it.
             return;
         }
         if !settled && outcome.is_none() {
@@ -296,7 +293,7 @@ impl Connection {
             }
             self.events.push_back(Event::Settled { link, first, last, outcome: outcome.clone() });
         }
-        self.tell_window(id);
+        self.notify_window(id);
     }
 }
 
@@ -336,7 +333,7 @@ fn write_frames(
             more,
         };
         // The length of a head does not depend on its payload.
-        let room = frames.most - write_transfer_head(&mut buffer, head(false), 0);
+        let room = frames.max - write_transfer_head(&mut buffer, head(false), 0);
         let payload = left.min(room);
         let length = write_transfer_head(&mut buffer, head(left > room), payload);
         let bytes = output.bytes();

@@ -1,8 +1,8 @@
 //! Sessions: `begin` and `end`.
 //!
 //! ```text
-//!   begin ─► Asked ─answer─► Open ─our end─► Ending ─► (gone, the peer's end has come)
-//!   the peer's begin ─────────► ┘└── the peer's end ─► (gone, answered)
+//!   begin ─► BeginSent ─answer─► Open ─our end─► Ending ─► (gone, the peer's end has come)
+//!   the peer's begin ─────────────► ┘└── the peer's end ─► (gone, answered)
 //! ```
 //!
 //! A window is a number of transfer frames. Ours is renewed when half of it is used, and a peer that exceeds
@@ -42,12 +42,12 @@ pub(super) enum Handle {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionState {
-    Asked,
+    BeginSent,
     Open,
     /// Our `end` is written; everything is ignored until the peer's comes.
     Ending {
         /// The owner has been notified already.
-        told: bool,
+        reported: bool,
     },
 }
 
@@ -94,7 +94,7 @@ pub(super) struct Session {
 impl Session {
     fn new(channel: u16, window: u32, permit: Permit) -> Self {
         Self {
-            state: SessionState::Asked,
+            state: SessionState::BeginSent,
             channel,
             peer_channel: None,
             handles_in: Vec::new(),
@@ -182,7 +182,7 @@ impl Connection {
                     self.sessions.get(id).is_some_and(|session| session.peer_channel.is_none())
                 });
                 asked.ok_or_else(|| {
-                    let description = format!("begin answers channel {ours}, where nothing was asked");
+                    let description = format!("begin answers channel {ours}, where no session was requested");
                     Violation::of_connection(condition::NOT_ALLOWED, description)
                 })?
             }
@@ -207,10 +207,10 @@ impl Connection {
         self.start_end(session, error, false);
     }
 
-    fn start_end(&mut self, session: SessionId, error: Option<Error>, told: bool) {
+    fn start_end(&mut self, session: SessionId, error: Option<Error>, reported: bool) {
         let Some(found) = self.sessions.get_mut(session) else { return };
         if !found.state.is_ending() {
-            found.state = SessionState::Ending { told };
+            found.state = SessionState::Ending { reported };
             self.forget_links(session);
             self.write_end(session, error);
         }
@@ -235,7 +235,7 @@ impl Connection {
             self.write_end(session, None);
         }
         self.remove_session(session);
-        if before != (SessionState::Ending { told: true }) {
+        if before != (SessionState::Ending { reported: true }) {
             self.events.push_back(Event::Ended { session, error });
         }
     }

@@ -2,7 +2,7 @@
 //! that peers choose.
 //!
 //! Channels and handles are reused as soon as they are free, by some peers at once. A key has an index and a
-//! generation ("tenant"), so that a late command of the owner finds nothing instead of the next session or
+//! generation, so that a late command of the owner finds nothing instead of the next session or
 //! link.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub struct LinkId(Key);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     index: u32,
-    tenant: u32,
+    generation: u32,
 }
 
 impl From<Key> for SessionId {
@@ -46,7 +46,7 @@ impl From<LinkId> for Key {
 }
 
 struct Slot<T> {
-    tenant: u32,
+    generation: u32,
     value: Option<T>,
 }
 
@@ -69,42 +69,42 @@ impl<T> Slots<T> {
 
     pub(super) fn insert<K: From<Key>>(&mut self, value: T) -> K {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { tenant: 0, value: None });
+            self.slots.push(Slot { generation: 0, value: None });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
         slot.value = Some(value);
-        K::from(Key { index, tenant: slot.tenant })
+        K::from(Key { index, generation: slot.generation })
     }
 
     #[inline]
     pub(super) fn get(&self, key: impl Into<Key>) -> Option<&T> {
         let key = key.into();
         let slot = self.slots.get(key.index as usize)?;
-        slot.value.as_ref().filter(|_| slot.tenant == key.tenant)
+        slot.value.as_ref().filter(|_| slot.generation == key.generation)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, key: impl Into<Key>) -> Option<&mut T> {
         let key = key.into();
         let slot = self.slots.get_mut(key.index as usize)?;
-        if slot.tenant == key.tenant { slot.value.as_mut() } else { None }
+        if slot.generation == key.generation { slot.value.as_mut() } else { None }
     }
 
     pub(super) fn remove(&mut self, key: impl Into<Key>) -> Option<T> {
         let key = key.into();
         self.get_mut(key)?;
         let slot = &mut self.slots[key.index as usize];
-        slot.tenant = slot.tenant.wrapping_add(1);
+        slot.generation = slot.generation.wrapping_add(1);
         self.free.push(key.index);
         slot.value.take()
     }
 }
 
 /// Numbers below this are in a vector. Nearly all peers begin at 0.
-const IN_A_ROW: u16 = 256;
+const LOW_CHANNELS: u16 = 256;
 /// The number of higher channels beyond which ended ones are forgotten.
-const MOST_BEYOND: usize = 256;
+const MAX_HIGH_CHANNELS: usize = 256;
 
 /// Values by channel number. A high number does not allocate room for all lower ones.
 pub(super) struct Table<T> {
@@ -121,14 +121,14 @@ impl<T> Default for Table<T> {
 impl<T: Copy> Table<T> {
     #[inline]
     pub(super) fn get(&self, number: u16) -> Option<T> {
-        match number < IN_A_ROW {
+        match number < LOW_CHANNELS {
             true => self.low.get(usize::from(number)).copied().flatten(),
             false => self.high.get(&number).copied(),
         }
     }
 
     pub(super) fn set(&mut self, number: u16, value: T) {
-        if number >= IN_A_ROW {
+        if number >= LOW_CHANNELS {
             self.high.insert(number, value);
             return;
         }
@@ -148,7 +148,7 @@ impl<T: Copy> Table<T> {
 
     /// Forgets high numbers whose sessions have ended, once there are many.
     pub(super) fn forget_many(&mut self, is_over: impl Fn(T) -> bool) {
-        if self.high.len() > MOST_BEYOND {
+        if self.high.len() > MAX_HIGH_CHANNELS {
             self.high.retain(|_, value| !is_over(*value));
         }
     }
@@ -168,14 +168,14 @@ mod tests {
         table.set(4_999, 'y');
         table.forget_many(|value| value == 'x');
         assert_eq!((table.get(0), table.get(255), table.get(4_999)), (Some('x'), Some('x'), Some('y')));
-        assert!(table.high.len() <= MOST_BEYOND && table.low.len() == usize::from(IN_A_ROW));
+        assert!(table.high.len() <= MAX_HIGH_CHANNELS && table.low.len() == usize::from(LOW_CHANNELS));
         table.remove(4_999);
         table.remove(0);
         assert_eq!((table.get(0), table.get(4_999)), (None, None));
     }
 
     #[test]
-    fn a_key_never_means_the_next_tenant() {
+    fn a_key_never_means_the_next_generation() {
         let mut slots = Slots::default();
         let first: LinkId = slots.insert('a');
         assert_eq!(slots.remove(first), Some('a'));

@@ -8,7 +8,7 @@ use crate::performative::{Attach, Begin, Detach, Disposition, End, Flow, Open, O
 
 const SESSIONS: u16 = 1_000;
 
-fn said(channel: u16, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+fn encoded(channel: u16, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     let start = frame::begin(&mut bytes, frame::TYPE_AMQP, channel);
     write(&mut bytes);
@@ -16,7 +16,7 @@ fn said(channel: u16, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-fn tell(server: &mut Connection, bytes: &[u8]) -> Vec<Event> {
+fn feed(server: &mut Connection, bytes: &[u8]) -> Vec<Event> {
     server.input().extend_from_slice(bytes);
     std::iter::from_fn(|| server.next_event()).collect()
 }
@@ -35,7 +35,7 @@ fn first_flow() -> Flow {
 /// A flow that allows `window` frames after the first `seen`, and grants credit for link 0.
 fn flow(channel: u16, seen: u32, window: u32) -> Vec<u8> {
     let flow = Flow { next_incoming_id: Some(1 + seen), incoming_window: window, ..first_flow() };
-    said(channel, |into| flow.write(into))
+    encoded(channel, |into| flow.write(into))
 }
 
 /// A server with a receiver in each session, and a window for one frame in each.
@@ -46,15 +46,15 @@ fn server() -> (Connection, Vec<LinkId>) {
     config.limits.incomplete = 1 << 30;
     let mut server = Connection::server(config, ServerSasl::default(), Duration::ZERO);
     let open = Open { container_id: "raw".into(), ..Open::default() };
-    tell(&mut server, &[&Protocol::Amqp.header()[..], &said(0, |into| open.write(into))].concat());
+    feed(&mut server, &[&Protocol::Amqp.header()[..], &encoded(0, |into| open.write(into))].concat());
     let mut links = Vec::new();
     for channel in 0..SESSIONS {
         let begin = Begin { incoming_window: 1, outgoing_window: 1, ..Begin::default() };
-        tell(&mut server, &said(channel, |into| begin.write(into)));
-        let asked = tell(&mut server, &said(channel, |into| Attach::receiver("r", "a").write(into)));
-        let [Event::AttachRequested { link, attach, .. }] = &asked[..] else { panic!("{asked:?}") };
+        feed(&mut server, &encoded(channel, |into| begin.write(into)));
+        let events = feed(&mut server, &encoded(channel, |into| Attach::receiver("r", "a").write(into)));
+        let [Event::AttachRequested { link, attach, .. }] = &events[..] else { panic!("{events:?}") };
         server.accept(*link, attach.answer());
-        tell(&mut server, &flow(channel, 0, 1));
+        feed(&mut server, &flow(channel, 0, 1));
         links.push(*link);
     }
     read_all(&mut server);
@@ -68,7 +68,7 @@ fn read_all(server: &mut Connection) -> usize {
 }
 
 #[test]
-fn a_flow_is_worth_as_much_work_as_its_own_session_whoever_else_waits() {
+fn a_flow_costs_as_much_work_as_its_own_session_whatever_else_waits() {
     let (mut server, links) = server();
     // Each has a window for the first of three frames, so all of them wait with the rest.
     for link in &links {
@@ -76,40 +76,40 @@ fn a_flow_is_worth_as_much_work_as_its_own_session_whoever_else_waits() {
         assert_eq!(server.obstacle(*link, true), Some(Sent::Blocked(Blocked::Window)));
         read_all(&mut server);
     }
-    server.looked_at = 0;
+    server.visited = 0;
     for seen in 0..100 {
         // Repeats the state of the first session, and allows one more frame of the second.
-        tell(&mut server, &flow(0, 0, 1));
-        tell(&mut server, &flow(1, 1 + seen.min(1), 1));
+        feed(&mut server, &flow(0, 0, 1));
+        feed(&mut server, &flow(1, 1 + seen.min(1), 1));
         read_all(&mut server);
     }
-    assert!(server.looked_at <= 100 * 6, "{} sessions were looked at", server.looked_at);
+    assert!(server.visited <= 100 * 6, "{} sessions were visited", server.visited);
     // The second has its whole delivery, and its session can send the next one.
-    let events = tell(&mut server, &flow(1, 3, 1));
+    let events = feed(&mut server, &flow(1, 3, 1));
     assert!(events.iter().any(|event| matches!(event, Event::Credit { .. })), "{events:?}");
     assert_eq!(server.obstacle(links[1], true), None);
     assert_eq!(server.obstacle(links[2], true), Some(Sent::Blocked(Blocked::Window)));
 }
 
 #[test]
-fn whoever_was_refused_because_of_others_hears_when_they_have_ended() {
+fn a_send_refused_because_of_others_is_notified_when_they_have_ended() {
     let (mut server, links) = server();
     server.config.limits.incomplete = 200_000;
     assert!(matches!(server.send(links[0], 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
     let refused = server.send(links[1], 0, true, &[&[7; 150_000]]);
     assert_eq!(refused, Sent::Blocked(Blocked::Window));
     read_all(&mut server);
-    let events = tell(&mut server, &flow(0, 1, 10));
+    let events = feed(&mut server, &flow(0, 1, 10));
     let concerned = server.session_of(links[1]);
-    let told = |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
-    assert!(events.iter().any(told), "{events:?}");
+    let reported = |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
+    assert!(events.iter().any(reported), "{events:?}");
 }
 
 #[test]
-fn whoever_was_refused_because_of_others_hears_when_those_are_gone() {
+fn a_send_refused_because_of_others_is_notified_when_they_are_gone() {
     for ends in [
-        said(0, |into| Detach { handle: 0, closed: true, error: None }.write(into)),
-        said(0, |into| End { error: None }.write(into)),
+        encoded(0, |into| Detach { handle: 0, closed: true, error: None }.write(into)),
+        encoded(0, |into| End { error: None }.write(into)),
     ] {
         let (mut server, links) = server();
         server.config.limits.incomplete = 200_000;
@@ -118,18 +118,18 @@ fn whoever_was_refused_because_of_others_hears_when_those_are_gone() {
             assert_eq!(server.send(*link, 0, true, &[&[7; 150_000]]), Sent::Blocked(Blocked::Window));
         }
         read_all(&mut server);
-        let events = tell(&mut server, &ends);
+        let events = feed(&mut server, &ends);
         for link in &links[1..4] {
             let concerned = server.session_of(*link);
-            let told =
+            let reported =
                 |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
-            assert!(events.iter().any(told), "{events:?}");
+            assert!(events.iter().any(reported), "{events:?}");
         }
     }
 }
 
 #[test]
-fn whoever_was_refused_because_of_others_hears_it_again_before_it_has_read_its_message() {
+fn a_send_refused_because_of_others_is_refused_again_before_its_message_is_read() {
     let (mut server, links) = server();
     server.config.limits.incomplete = 200_000;
     let large: &[u8] = &[7; 150_000];
@@ -145,16 +145,16 @@ fn whoever_was_refused_because_of_others_hears_it_again_before_it_has_read_its_m
     for gone in 0..3 {
         // All are notified that the rest is gone. The first to send takes the free memory, and the others are
         // blocked again.
-        let events = tell(&mut server, &said(gone, |into| End { error: None }.write(into)));
-        let told = events.iter().filter(|event| matches!(event, Event::Window { .. })).count();
+        let events = feed(&mut server, &encoded(gone, |into| End { error: None }.write(into)));
+        let reported = events.iter().filter(|event| matches!(event, Event::Window { .. })).count();
         let next = usize::from(gone) + 1;
-        assert_eq!(told, links.len() - next);
+        assert_eq!(reported, links.len() - next);
         assert!(matches!(server.send(links[next], 0, true, &[large]), Sent::Sent(_)));
         assert_eq!(may_send(&mut server, &links[next + 1..]), 0);
         read_all(&mut server);
     }
     // A window for the whole message is enough as well.
-    let events = tell(&mut server, &flow(9, 0, 100));
+    let events = feed(&mut server, &flow(9, 0, 100));
     assert!(events.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
     assert_eq!(server.obstacle(links[9], true), None);
     assert!(matches!(server.send(links[9], 0, true, &[large]), Sent::Sent(_)));
@@ -167,7 +167,7 @@ fn server_with_a_rest() -> (Connection, Vec<LinkId>) {
     assert!(matches!(server.send(links[0], 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
     read_all(&mut server);
     for channel in 1..4 {
-        tell(&mut server, &flow(channel, 0, 100));
+        feed(&mut server, &flow(channel, 0, 100));
     }
     (server, links)
 }
@@ -177,7 +177,7 @@ fn events_of(server: &mut Connection) -> Vec<Event> {
 }
 
 #[test]
-fn whoever_was_refused_for_want_of_room_hears_of_room_whatever_others_keep() {
+fn a_send_refused_for_lack_of_room_is_notified_of_room_whatever_others_keep() {
     let (mut server, links) = server_with_a_rest();
     assert!(matches!(server.send(links[1], 0, true, &[&[7; 150_000]]), Sent::Sent(_)));
     let refused = server.send(links[2], 0, true, &[&[7; 150_000]]);
@@ -195,20 +195,20 @@ fn a_message_that_is_larger_than_the_output_goes_out_whatever_others_keep() {
     let sent = server.send(links[1], 0, true, &[&large]);
     assert!(matches!(sent, Sent::Sent(_)), "{sent:?}");
     // One of them at a time, because the peer may close its window midway.
-    tell(&mut server, &flow(1, 0, 0));
+    feed(&mut server, &flow(1, 0, 0));
     read_all(&mut server);
     assert_eq!(server.send(links[2], 0, true, &[&large]), Sent::Blocked(Blocked::Window));
-    let mut events = tell(&mut server, &flow(1, 0, 100));
+    let mut events = feed(&mut server, &flow(1, 0, 100));
     while server.has_output() {
         read_all(&mut server);
         events.extend(events_of(&mut server));
     }
     let concerned = server.session_of(links[2]);
-    let told = |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
-    assert!(events.iter().any(told), "{events:?}");
+    let reported = |event: &Event| matches!(event, Event::Window { session } if Some(*session) == concerned);
+    assert!(events.iter().any(reported), "{events:?}");
     assert!(matches!(server.send(links[2], 0, true, &[&large]), Sent::Sent(_)));
     // It is ended midway, and the next one takes its turn.
-    tell(&mut server, &said(2, |into| End { error: None }.write(into)));
+    feed(&mut server, &encoded(2, |into| End { error: None }.write(into)));
     while server.has_output() {
         read_all(&mut server);
     }
@@ -222,8 +222,8 @@ fn a_flow_for_a_link_that_is_gone_still_opens_the_window() {
     assert_eq!(server.send(links[0], 0, true, &[&[7; 10]]), Sent::Blocked(Blocked::Window));
     // A second link of the session is attached and detached.
     let other = Attach { handle: 1, ..Attach::receiver("other", "a") };
-    tell(&mut server, &said(0, |into| other.write(into)));
-    tell(&mut server, &said(0, |into| Detach { handle: 1, closed: true, error: None }.write(into)));
+    feed(&mut server, &encoded(0, |into| other.write(into)));
+    feed(&mut server, &encoded(0, |into| Detach { handle: 1, closed: true, error: None }.write(into)));
     let late = Flow {
         next_incoming_id: Some(2),
         incoming_window: 10,
@@ -232,22 +232,22 @@ fn a_flow_for_a_link_that_is_gone_still_opens_the_window() {
         link_credit: Some(10),
         ..Flow::default()
     };
-    let events = tell(&mut server, &said(0, |into| late.write(into)));
+    let events = feed(&mut server, &encoded(0, |into| late.write(into)));
     assert!(matches!(events[..], [Event::Window { .. }]), "{events:?}");
     assert!(matches!(server.send(links[0], 0, true, &[&[7; 10]]), Sent::Sent(_)));
 }
 
 #[test]
-fn whoever_was_refused_because_too_much_is_unsettled_hears_when_another_link_was_settled() {
+fn a_send_refused_because_too_much_is_unsettled_is_notified_when_another_link_was_settled() {
     let (mut server, links) = server();
     server.config.limits.unsettled = 1;
     let other = Attach { handle: 1, ..Attach::receiver("other", "a") };
-    let asked = tell(&mut server, &said(0, |into| other.write(into)));
-    let [Event::AttachRequested { link: other, attach, .. }] = &asked[..] else { panic!("{asked:?}") };
+    let events = feed(&mut server, &encoded(0, |into| other.write(into)));
+    let [Event::AttachRequested { link: other, attach, .. }] = &events[..] else { panic!("{events:?}") };
     server.accept(*other, attach.answer());
     let credit = Flow { handle: Some(1), ..first_flow() };
-    tell(&mut server, &said(0, |into| credit.write(into)));
-    tell(&mut server, &flow(0, 0, 100));
+    feed(&mut server, &encoded(0, |into| credit.write(into)));
+    feed(&mut server, &flow(0, 0, 100));
     let Sent::Sent(id) = server.send(links[0], 0, false, &[&[7; 10]]) else { panic!() };
     assert_eq!(server.send(*other, 0, false, &[&[7; 10]]), Sent::Blocked(Blocked::Unsettled));
     let accepted = Disposition {
@@ -257,12 +257,12 @@ fn whoever_was_refused_because_too_much_is_unsettled_hears_when_another_link_was
         settled: true,
         outcome: Some(Outcome::Accepted),
     };
-    let events = tell(&mut server, &said(0, |into| accepted.write(into)));
+    let events = feed(&mut server, &encoded(0, |into| accepted.write(into)));
     assert!(events.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
     assert!(matches!(server.send(*other, 0, false, &[&[7; 10]]), Sent::Sent(_)));
     // The same if the link with the unsettled delivery is detached.
     assert_eq!(server.send(links[0], 0, false, &[&[7; 10]]), Sent::Blocked(Blocked::Unsettled));
     let detach = Detach { handle: 1, closed: true, error: None };
-    let events = tell(&mut server, &said(0, |into| detach.write(into)));
+    let events = feed(&mut server, &encoded(0, |into| detach.write(into)));
     assert!(events.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
 }

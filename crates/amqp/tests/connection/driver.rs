@@ -122,10 +122,10 @@ async fn idle_peers_keep_each_other_alive_for_days() {
     let days = Duration::from_secs(3 * 86_400);
     let live = async {
         assert!(matches!(ours.next().await, Some(Event::Opened(_))));
-        let patience = tokio::time::sleep_until(tokio::time::Instant::now() + days);
+        let deadline = tokio::time::sleep_until(tokio::time::Instant::now() + days);
         tokio::select! {
             event = ours.next() => panic!("{event:?}"),
-            () = patience => {}
+            () = deadline => {}
         }
         ours.finish().await;
     };

@@ -28,7 +28,7 @@ struct Side {
     settled: usize,
     got: usize,
     /// The highest length of its output.
-    most_output: usize,
+    max_output: usize,
 }
 
 /// Sends messages of this size and receives those of the peer, until both have all.
@@ -67,7 +67,7 @@ async fn exchange(mut driver: Driver<DuplexStream>, asks: bool, bytes: usize) ->
             let Sent::Sent(_) = connection.send(link, 0, false, &[&message]) else { break };
             side.sent += 1;
         }
-        side.most_output = side.most_output.max(connection.output_length());
+        side.max_output = side.max_output.max(connection.output_length());
         if asks && (side.settled, side.got) == (MESSAGES, MESSAGES) {
             connection.close(None);
         }
@@ -90,6 +90,6 @@ async fn large_messages_go_both_ways_at_once_however_little_the_transport_holds(
         assert_eq!(began.elapsed(), Duration::ZERO, "both stopped, {bytes} bytes each, {width} on the way");
         // The limit of waiting output, and a frame.
         let most = Limits::default().output + Limits::default().frame_out as usize + 1_000;
-        assert!(one.most_output.max(other.most_output) <= most, "{} {}", one.most_output, other.most_output);
+        assert!(one.max_output.max(other.max_output) <= most, "{} {}", one.max_output, other.max_output);
     }
 }

@@ -2,7 +2,7 @@
 
 use ephor_amqp::connection::{Blocked, Config, Event, Sent};
 use ephor_amqp::frame::Protocol;
-use ephor_amqp::performative::{Attach, Begin, Flow, Outcome, Performative, Role};
+use ephor_amqp::performative::{Attach, Begin, Detach, Flow, Outcome, Performative, Role};
 
 use crate::pair::{carry, config, linked};
 use crate::raw;
@@ -27,7 +27,7 @@ fn nothing_is_sent_without_credit() {
 fn credit_is_given_in_the_same_write_as_the_attach() {
     let mut server = raw::begun(config("s"));
     raw::frames(&mut server);
-    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
+    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, attach.answer());
     server.grant(link, 300);
@@ -49,10 +49,10 @@ fn credit_is_given_in_the_same_write_as_the_attach() {
 }
 
 #[test]
-fn credit_given_before_the_answer_is_told_after_it() {
+fn credit_given_before_the_answer_is_sent_after_it() {
     let mut server = raw::begun(config("s"));
     let asked = [raw::attach(1, 0, Attach::receiver("a", "x")), raw::link_flow(1, 0, 5)];
-    let events = raw::tell(&mut server, &[&asked.concat()]);
+    let events = raw::feed(&mut server, &[&asked.concat()]);
     let [Event::AttachRequested { link, attach, .. }] = &events[..] else { panic!("{events:?}") };
     server.accept(*link, attach.answer());
     assert_eq!(server.next_event(), Some(Event::Credit { link: *link, drain: false }));
@@ -66,16 +66,16 @@ fn a_drained_link_has_no_credit_left() {
     linked.pair.client.grant(ours, 10);
     linked.pair.pump();
     linked.pair.client.drain(ours);
-    let told = linked.pair.pump();
-    assert_eq!(told.server, [Event::Credit { link: theirs, drain: true }]);
+    let events = linked.pair.pump();
+    assert_eq!(events.server, [Event::Credit { link: theirs, drain: true }]);
     assert_eq!(linked.pair.server.send(theirs, 0, true, &[b"last"]), Sent::Sent(0));
     linked.pair.server.drained(theirs);
-    let told = linked.pair.pump();
-    assert!(matches!(told.client[..], [Event::Delivery(_), Event::Drained { .. }]), "{told:?}");
+    let events = linked.pair.pump();
+    assert!(matches!(events.client[..], [Event::Delivery(_), Event::Drained { .. }]), "{events:?}");
     assert_eq!((linked.pair.client.credit(ours), linked.pair.server.credit(theirs)), (0, 0));
     linked.pair.client.grant(ours, 3);
-    let told = linked.pair.pump();
-    assert_eq!(told.server, [Event::Credit { link: theirs, drain: false }]);
+    let events = linked.pair.pump();
+    assert_eq!(events.server, [Event::Credit { link: theirs, drain: false }]);
     assert_eq!(linked.pair.server.credit(theirs), 3);
 }
 
@@ -83,11 +83,11 @@ fn a_drained_link_has_no_credit_left() {
 fn an_echo_is_answered() {
     let mut linked = linked(Role::Sender, config("c"), config("s"));
     let flow = Flow { incoming_window: 1, handle: Some(0), echo: true, ..Flow::default() };
-    raw::tell(&mut linked.pair.server, &[&raw::amqp(0, |into| flow.write(into))]);
-    assert!(raw::all_said(&mut linked.pair.server)[0].starts_with("Flow"));
+    raw::feed(&mut linked.pair.server, &[&raw::amqp(0, |into| flow.write(into))]);
+    assert!(raw::all_sent(&mut linked.pair.server)[0].starts_with("Flow"));
     let flow = Flow { handle: None, ..flow };
-    raw::tell(&mut linked.pair.server, &[&raw::amqp(0, |into| flow.write(into))]);
-    assert!(raw::all_said(&mut linked.pair.server)[0].starts_with("Flow"));
+    raw::feed(&mut linked.pair.server, &[&raw::amqp(0, |into| flow.write(into))]);
+    assert!(raw::all_sent(&mut linked.pair.server)[0].starts_with("Flow"));
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn sending_beyond_credit_and_window_is_forgiven() {
     let mut linked = linked(Role::Sender, config("c"), limited);
     let mut count = 0;
     for id in 0..200 {
-        let told = raw::tell(&mut linked.pair.server, &[&raw::transfer(0, 0, id, false, b"x")]);
-        count += told.len();
+        let events = raw::feed(&mut linked.pair.server, &[&raw::transfer(0, 0, id, false, b"x")]);
+        count += events.len();
         linked.pair.server.settle(linked.server_link, id.into(), id.into(), &Outcome::Accepted);
     }
     assert_eq!(count, 200);
-    assert!(raw::all_said(&mut linked.pair.server).iter().any(|said| said.starts_with("Flow")));
+    assert!(raw::all_sent(&mut linked.pair.server).iter().any(|sent| sent.starts_with("Flow")));
 }
 
 #[test]
@@ -120,13 +120,43 @@ fn ten_times_the_window_goes_through_it() {
             Sent::Blocked(Blocked::Window) => {
                 assert!(sent > 0, "something goes in every turn");
                 sent = 0;
-                let told = linked.pair.pump();
-                assert!(told.client.iter().any(|event| matches!(event, Event::Window { .. })), "{told:?}");
-                got += told.server.iter().filter(|event| matches!(event, Event::Delivery(_))).count();
+                let events = linked.pair.pump();
+                assert!(
+                    events.client.iter().any(|event| matches!(event, Event::Window { .. })),
+                    "{events:?}"
+                );
+                got += events.server.iter().filter(|event| matches!(event, Event::Delivery(_))).count();
             }
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// A peer may have sent them before it saw our `detach`, or after its own: they used its window in either case.
+#[test]
+fn transfers_on_a_detached_handle_use_the_window_and_get_it_back() {
+    let mut limited = config("s");
+    limited.limits.window = 8;
+    let mut server = raw::begun(limited);
+    let detach = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x")), &detach]);
+    raw::frames(&mut server);
+    let mut flows = Vec::new();
+    for id in 0..20 {
+        assert_eq!(raw::feed(&mut server, &[&raw::transfer(1, 0, id, false, b"x")]), []);
+        for (_, body) in raw::frames(&mut server) {
+            let (Performative::Flow(flow), _) = Performative::read(&body).unwrap() else { panic!() };
+            flows.push((flow.next_incoming_id.unwrap(), flow.incoming_window));
+        }
+    }
+    assert_eq!(flows, [(4, 8), (8, 8), (12, 8), (16, 8), (20, 8)]);
+    // The session fields of the next link's flow agree with what the peer has sent.
+    let events = raw::feed(&mut server, &[&raw::attach(1, 1, Attach::sender("b", "x"))]);
+    let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
+    server.accept(link, attach.answer());
+    server.grant(link, 1);
+    let sent = raw::all_sent(&mut server).concat();
+    assert!(sent.contains("next_incoming_id: Some(20)"), "{sent}");
 }
 
 /// A server whose peer has a window of one and a huge credit.
@@ -146,7 +176,7 @@ fn miser(config: Config) -> (ephor_amqp::Connection, ephor_amqp::connection::Lin
         raw::server(config, &[&raw::header(Protocol::Amqp), &raw::open(), &begin, &attach, &flow]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().last() else { panic!() };
     server.accept(link, attach.answer());
-    assert!(matches!(raw::tell(&mut server, &[])[..], [Event::Credit { .. }]));
+    assert!(matches!(raw::feed(&mut server, &[])[..], [Event::Credit { .. }]));
     raw::frames(&mut server);
     (server, link)
 }
@@ -169,7 +199,7 @@ fn a_window_of_one_gets_one_frame_at_a_time() {
         assert_eq!(transfer.more, payload < message.len());
         next += 1;
         let flow = Flow { incoming_window: 1, next_incoming_id: Some(next), ..Flow::default() };
-        let events = raw::tell(&mut server, &[&raw::amqp(0, |into| flow.write(into))]);
+        let events = raw::feed(&mut server, &[&raw::amqp(0, |into| flow.write(into))]);
         assert_eq!(events.is_empty(), transfer.more, "told when there is a window for another message");
         frames = raw::frames(&mut server);
     }
@@ -208,7 +238,7 @@ fn a_peer_that_asks_and_does_not_read_is_not_read() {
     let echo = raw::amqp(1, |into| echo.write(into)).repeat(1_000);
     let mut rounds = 0;
     while server.wants_input() {
-        raw::tell(&mut server, &[&echo]);
+        raw::feed(&mut server, &[&echo]);
         rounds += 1;
         assert!(rounds < 1_000);
     }
@@ -229,13 +259,13 @@ fn a_large_message_behind_a_full_buffer_is_finished_when_there_is_room() {
     let sent = linked.pair.server.send(linked.server_link, 0, true, &[&message]);
     assert_eq!(sent, Sent::Sent(0));
     assert!(linked.pair.server.output_length() < 200_000, "only what the window allows");
-    let told = linked.pair.pump();
-    assert!(matches!(&told.client[..], [Event::Delivery(delivery)] if delivery.payload == message));
+    let events = linked.pair.pump();
+    assert!(matches!(&events.client[..], [Event::Delivery(delivery)] if delivery.payload == message));
     assert_eq!(carry(&mut linked.pair.server, &mut linked.pair.client), 0);
 }
 
 #[test]
-fn who_asks_for_the_obstacle_is_told_when_it_is_gone_as_if_it_had_sent() {
+fn an_owner_that_asked_for_the_obstacle_is_notified_when_it_is_gone_as_after_a_send() {
     let (mut server, link) = miser(config("s"));
     assert_eq!(server.obstacle(link, true), None);
     assert_eq!(server.send(link, 0, true, &[b"one"]), Sent::Sent(0));
@@ -249,7 +279,7 @@ fn who_asks_for_the_obstacle_is_told_when_it_is_gone_as_if_it_had_sent() {
     assert_eq!(linked.pair.client.obstacle(linked.client_link, true), None);
     assert!(matches!(linked.pair.client.send(linked.client_link, 0, true, &[b"x"]), Sent::Sent(_)));
     assert_eq!(linked.pair.client.obstacle(linked.client_link, true), Some(Sent::Blocked(Blocked::Window)));
-    let told = linked.pair.pump();
-    assert!(told.client.iter().any(|event| matches!(event, Event::Window { .. })), "{told:?}");
+    let events = linked.pair.pump();
+    assert!(events.client.iter().any(|event| matches!(event, Event::Window { .. })), "{events:?}");
     assert_eq!(linked.pair.client.obstacle(linked.client_link, true), None);
 }

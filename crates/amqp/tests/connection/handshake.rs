@@ -14,9 +14,9 @@ use crate::raw;
 fn a_server_says_nothing_before_the_client_does() {
     let (mut server, events) = raw::server(config("s"), &[]);
     assert!(events.is_empty() && server.output().is_empty());
-    raw::tell(&mut server, &[b"AM"]);
+    raw::feed(&mut server, &[b"AM"]);
     assert!(server.output().is_empty());
-    raw::tell(&mut server, &[b"QP\x03\x01\x00\x00"]);
+    raw::feed(&mut server, &[b"QP\x03\x01\x00\x00"]);
     assert!(server.output().starts_with(b"AMQP\x03\x01\x00\x00"));
 }
 
@@ -33,9 +33,9 @@ fn a_client_and_a_server_open() {
     let mut pair = Pair::open(config("c"), config("s"));
     assert!(pair.client.is_open() && pair.server.is_open());
     pair.client.close(None);
-    let told = pair.pump();
-    assert_eq!(told.client, [Event::Closed(Closed::ByUs)]);
-    assert_eq!(told.server, [Event::Closed(Closed::ByPeer(None))]);
+    let events = pair.pump();
+    assert_eq!(events.client, [Event::Closed(Closed::ByUs)]);
+    assert_eq!(events.server, [Event::Closed(Closed::ByPeer(None))]);
     assert!(pair.client.is_finished() && pair.server.is_finished());
 }
 
@@ -44,9 +44,9 @@ fn both_may_close_at_once() {
     let mut pair = Pair::open(config("c"), config("s"));
     pair.client.close(None);
     pair.server.close(Some(Error::new(condition::CONNECTION_FORCED, "going down")));
-    let told = pair.pump();
-    assert_eq!(told.client, [Event::Closed(Closed::ByUs)]);
-    assert_eq!(told.server, [Event::Closed(Closed::ByUs)]);
+    let events = pair.pump();
+    assert_eq!(events.client, [Event::Closed(Closed::ByUs)]);
+    assert_eq!(events.server, [Event::Closed(Closed::ByUs)]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_client_may_skip_sasl() {
     assert!(server.output().starts_with(b"AMQP\x00\x01\x00\x00"));
     let strict = ServerSasl { optional: false, ..ServerSasl::default() };
     let mut server = Connection::server(config("s"), strict, Duration::ZERO);
-    let events = raw::tell(&mut server, &[&raw::header(Protocol::Amqp)]);
+    let events = raw::feed(&mut server, &[&raw::header(Protocol::Amqp)]);
     assert!(matches!(events[..], [Event::Closed(Closed::Lost(_))]));
     assert_eq!(server.output(), Protocol::Sasl.header());
 }
@@ -92,12 +92,12 @@ fn everything_may_come_at_once() {
 }
 
 #[test]
-fn whoever_speaks_something_else_gets_the_right_header_and_the_end() {
+fn a_peer_of_another_protocol_gets_the_right_header_and_the_end() {
     for wrong in [&b"GET / HTTP/1.1\r\n"[..], b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01", b"X"] {
         let (mut server, events) = raw::server(config("s"), &[wrong]);
         assert!(matches!(events[..], [Event::Closed(Closed::Lost(_))]), "{wrong:?}");
         assert_eq!(server.output(), Protocol::Amqp.header());
-        assert!(raw::tell(&mut server, &[b"more"]).is_empty(), "nothing after it is read");
+        assert!(raw::feed(&mut server, &[b"more"]).is_empty(), "nothing after it is read");
         assert!(!server.wants_input());
         server.wrote(8);
         assert!(server.is_finished(), "and nobody waits for the peer");
@@ -105,28 +105,28 @@ fn whoever_speaks_something_else_gets_the_right_header_and_the_end() {
 }
 
 #[test]
-fn an_owner_may_decide_whom_to_let_in() {
-    for welcome in [true, false] {
+fn an_owner_may_decide_whom_to_authenticate() {
+    for accepted in [true, false] {
         let sasl = ServerSasl { ask: true, ..ServerSasl::default() };
         let plain = ClientSasl::Plain { user: "me".into(), password: Secret::new(*b"word") };
         let mut pair = Pair {
             client: Connection::client(config("c"), plain, Duration::ZERO),
             server: Connection::server(config("s"), sasl, Duration::ZERO),
         };
-        let told = pair.pump();
-        let [Event::Authenticate(init)] = &told.server[..] else { panic!("{told:?}") };
+        let events = pair.pump();
+        let [Event::Authenticate(init)] = &events.server[..] else { panic!("{events:?}") };
         assert_eq!(init.mechanism, "PLAIN");
         assert_eq!(init.initial_response.as_ref().unwrap().expose(), b"\0me\0word");
-        assert!(!format!("{told:?}").contains("word"), "no secret in what is printed");
+        assert!(!format!("{events:?}").contains("word"), "no secret in what is printed");
         assert!(!pair.server.wants_input());
-        pair.server.authenticated(welcome);
-        let told = pair.pump();
-        if welcome {
-            assert!(matches!(told.client[..], [Event::Opened(_)]));
+        pair.server.authenticated(accepted);
+        let events = pair.pump();
+        if accepted {
+            assert!(matches!(events.client[..], [Event::Opened(_)]));
         } else {
-            assert!(matches!(&told.client[..], [Event::Closed(Closed::Failed(error))]
+            assert!(matches!(&events.client[..], [Event::Closed(Closed::Failed(error))]
                 if error.condition == condition::UNAUTHORIZED_ACCESS));
-            assert!(matches!(told.server[..], [Event::Closed(Closed::Failed(_))]));
+            assert!(matches!(events.server[..], [Event::Closed(Closed::Failed(_))]));
         }
     }
 }
@@ -138,8 +138,8 @@ fn a_client_says_which_mechanism_it_missed() {
         client: Connection::client(config("c"), ClientSasl::Anonymous, Duration::ZERO),
         server: Connection::server(config("s"), sasl, Duration::ZERO),
     };
-    let told = pair.pump();
-    let [Event::Closed(Closed::Failed(error))] = &told.client[..] else { panic!("{told:?}") };
+    let events = pair.pump();
+    let [Event::Closed(Closed::Failed(error))] = &events.client[..] else { panic!("{events:?}") };
     assert!(error.description().contains("EXTERNAL") && error.description().contains("ANONYMOUS"));
 }
 
@@ -150,7 +150,7 @@ fn frames_in_the_wrong_order_are_named() {
         (vec![raw::open(), raw::open()], "a second open"),
         (vec![raw::open(), raw::begin(1), raw::begin(1)], "a second begin on channel 1"),
         (vec![raw::open(), raw::link_flow(3, 0, 1)], "flow on channel 3, which has no session"),
-        (vec![raw::open(), raw::frame(1, 0, &[1])], "a frame of type 1, which has no place here"),
+        (vec![raw::open(), raw::frame(1, 0, &[1])], "unexpected frame of type 1"),
         (
             vec![raw::open(), raw::transfer(0, 0, 0, false, b"")],
             "transfer on channel 0, which has no session",
@@ -160,9 +160,9 @@ fn frames_in_the_wrong_order_are_named() {
         let (mut server, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &bytes.concat()]);
         let Some(Event::Closed(Closed::Failed(error))) = events.last() else { panic!("{events:?}") };
         assert_eq!(error.description(), description);
-        let said = raw::all_said(&mut server);
-        assert!(said[0].starts_with("Open"), "the peer is told in a way that it can read: {said:?}");
-        assert!(said.last().unwrap().contains(description), "{said:?}");
+        let sent = raw::all_sent(&mut server);
+        assert!(sent[0].starts_with("Open"), "the peer is told in a way that it can read: {sent:?}");
+        assert!(sent.last().unwrap().contains(description), "{sent:?}");
         assert!(!server.is_finished(), "it waits for the peer to read that");
         server.on_lost("gone");
         assert!(server.is_finished() && server.next_event().is_none());
@@ -174,8 +174,8 @@ fn a_close_before_open_is_answered() {
     let close = raw::amqp(0, |into| Close { error: None }.write(into));
     let (mut server, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &close]);
     assert_eq!(events, [Event::Closed(Closed::ByPeer(None))]);
-    let said = raw::all_said(&mut server);
-    assert!(said[0].starts_with("Open") && said[1].starts_with("Close"), "{said:?}");
+    let sent = raw::all_sent(&mut server);
+    assert!(sent[0].starts_with("Open") && sent[1].starts_with("Close"), "{sent:?}");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn the_golden_handshake_is_these_bytes() {
 
 #[test]
 fn what_a_peer_speaks_instead_is_guessed() {
-    for (said, guess) in [
+    for (sent, guess) in [
         (&b"GET / HTTP/1.1\r\n"[..], "\"GET / HT\", which looks like HTTP"),
         (
             b"\x16\x03\x01\x02\x00\x01\x00\x01",
@@ -205,7 +205,7 @@ fn what_a_peer_speaks_instead_is_guessed() {
         (b"AMQP\x00\x00\x09\x01", "\"AMQP\\x00\\x00\\t\\x01\", another version of AMQP"),
         (b"........", "\"........\""),
     ] {
-        let (_, events) = raw::server(config("s"), &[said]);
+        let (_, events) = raw::server(config("s"), &[sent]);
         assert_eq!(events, [Event::Closed(Closed::Lost(format!("the peer began with {guess}")))]);
     }
 }

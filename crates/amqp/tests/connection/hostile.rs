@@ -19,13 +19,13 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
     let mut small = config("s");
     small.limits.frame = 1_024;
     let mut pair = Pair::new(config("c"), small);
-    let mut said = Vec::new();
-    let mut owner = Owner { connection: pair.server, told: Vec::new() };
+    let mut written = Vec::new();
+    let mut owner = Owner { connection: pair.server, events: Vec::new() };
     let (mut senders, mut sessions, mut sent, mut rounds) = (Vec::new(), Vec::new(), 0, 0);
     loop {
         let bytes = pair.client.output().to_vec();
         pair.client.wrote(bytes.len());
-        said.extend(&bytes);
+        written.extend(&bytes);
         owner.connection.input().extend_from_slice(&bytes);
         owner.serve();
         let bytes = owner.connection.output().to_vec();
@@ -45,7 +45,7 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
                 Event::Delivery(delivery) if !delivery.settled => {
                     pair.client.settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
                 }
-                Event::Closed(_) => return said,
+                Event::Closed(_) => return written,
                 _ => {}
             }
         }
@@ -68,30 +68,30 @@ pub(crate) fn conversation(seed: u64) -> Vec<u8> {
 /// Accepts everything: accepts links, grants credit, settles, and sends back a little.
 pub(crate) struct Owner {
     pub(crate) connection: Connection,
-    told: Vec<Event>,
+    events: Vec<Event>,
 }
 
 impl Owner {
     pub(crate) fn server(config: Config) -> Self {
         let connection = Connection::server(config, ServerSasl::default(), Duration::ZERO);
-        Self { connection, told: Vec::new() }
+        Self { connection, events: Vec::new() }
     }
 
     /// Feeds the bytes in pieces, and returns all events.
-    pub(crate) fn hear(mut self, mut bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> Vec<Event> {
+    pub(crate) fn feed(mut self, mut bytes: &[u8], piece: &mut dyn FnMut() -> usize) -> Vec<Event> {
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(piece().min(bytes.len()));
             self.connection.input().extend_from_slice(now);
             self.serve();
             bytes = later;
         }
-        self.told
+        self.events
     }
 
     fn serve(&mut self) {
         while let Some(event) = self.connection.next_event() {
             self.answer(&event);
-            self.told.push(event);
+            self.events.push(event);
         }
     }
 
@@ -126,9 +126,9 @@ impl Owner {
 
 #[test]
 fn a_conversation_has_everything_in_it() {
-    let told = Owner::server(config("s")).hear(&conversation(1), &mut || usize::MAX);
+    let events = Owner::server(config("s")).feed(&conversation(1), &mut || usize::MAX);
     let has = |wanted: &str| {
-        assert!(told.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {told:?}");
+        assert!(events.iter().any(|event| format!("{event:?}").starts_with(wanted)), "{wanted}: {events:?}");
     };
     for wanted in
         ["Opened", "Begun", "AttachRequested", "Credit", "Delivery", "Detached", "Ended", "Closed(ByPeer"]
@@ -138,7 +138,7 @@ fn a_conversation_has_everything_in_it() {
 }
 
 #[test]
-fn nothing_is_told_after_the_end_not_even_that_there_is_room() {
+fn no_event_follows_the_end_not_even_room() {
     let mut linked = linked(Role::Receiver, config("c"), config("s"));
     linked.pair.client.grant(linked.client_link, u32::MAX);
     linked.pair.pump();

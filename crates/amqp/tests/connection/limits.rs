@@ -32,12 +32,12 @@ fn a_frame_larger_than_allowed_is_refused_by_its_first_bytes() {
     assert!(server.input().capacity() < 10_000);
     let large = [0, 0, 0x20, 1, 2, 0, 0, 0];
     let (_, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &large]);
-    assert_eq!(closed(&events).description(), "a frame of 8193 bytes, of which at most 8192 are allowed");
+    assert_eq!(closed(&events).description(), "a frame of 8193 bytes; at most 8192 are allowed");
     let (_, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &raw::open(), &large]);
     assert!(matches!(events[..], [Event::Opened(_)]), "after open it may be larger");
     let (_, events) =
         raw::server(config("s"), &[&raw::header(Protocol::Amqp), &raw::open(), &[0, 1, 0, 1, 2, 0, 0, 0]]);
-    assert_eq!(closed(&events).description(), "a frame of 65537 bytes, of which at most 65536 are allowed");
+    assert_eq!(closed(&events).description(), "a frame of 65537 bytes; at most 65536 are allowed");
 }
 
 #[test]
@@ -74,16 +74,16 @@ fn sessions_are_limited_and_limits_can_be_raised() {
     });
     let mut server = raw::server(config, &[&raw::header(Protocol::Amqp), &raw::open()]).0;
     // High channels work like low ones, and a channel that is free can be used again.
-    let events = raw::tell(&mut server, &[&raw::begin(4_999), &raw::begin(0), &raw::end(4_999)]);
+    let events = raw::feed(&mut server, &[&raw::begin(4_999), &raw::begin(0), &raw::end(4_999)]);
     assert!(
         matches!(events[..], [Event::Begun { .. }, Event::Begun { .. }, Event::Ended { .. }]),
         "{events:?}"
     );
-    assert!(matches!(raw::tell(&mut server, &[&raw::begin(4_999)])[..], [Event::Begun { .. }]));
+    assert!(matches!(raw::feed(&mut server, &[&raw::begin(4_999)])[..], [Event::Begun { .. }]));
     let raised = Limits { sessions: 3, ..server.config().limits.clone() };
     server.set_limits(raised);
-    assert!(matches!(raw::tell(&mut server, &[&raw::begin(1)])[..], [Event::Begun { .. }]));
-    let events = raw::tell(&mut server, &[&raw::begin(2)]);
+    assert!(matches!(raw::feed(&mut server, &[&raw::begin(1)])[..], [Event::Begun { .. }]));
+    let events = raw::feed(&mut server, &[&raw::begin(2)]);
     assert_eq!(closed(&events).condition, condition::RESOURCE_LIMIT_EXCEEDED);
     assert_eq!(closed(&events).description(), "more sessions than the 3 that are allowed");
 }
@@ -92,7 +92,7 @@ fn sessions_are_limited_and_limits_can_be_raised() {
 fn more_may_wait_for_a_peer_once_the_limit_is_raised() {
     let mut server = raw::begun(limited(|limits| limits.output = 1_000));
     let events =
-        raw::tell(&mut server, &[&raw::attach(1, 0, Attach::receiver("a", "b")), &raw::link_flow(1, 0, 9)]);
+        raw::feed(&mut server, &[&raw::attach(1, 0, Attach::receiver("a", "b")), &raw::link_flow(1, 0, 9)]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, attach.answer());
     assert!(matches!(server.send(link, 0, true, &[&[0; 2_000]]), Sent::Sent(_)));
@@ -109,8 +109,8 @@ fn more_may_wait_for_a_peer_once_the_limit_is_raised() {
 #[test]
 fn handles_are_limited() {
     let mut server = raw::begun(limited(|limits| limits.handle_max = 3));
-    raw::tell(&mut server, &[&raw::attach(1, 3, Attach::sender("a", "b"))]);
-    let events = raw::tell(&mut server, &[&raw::attach(1, 4, Attach::sender("a", "b"))]);
+    raw::feed(&mut server, &[&raw::attach(1, 3, Attach::sender("a", "b"))]);
+    let events = raw::feed(&mut server, &[&raw::attach(1, 4, Attach::sender("a", "b"))]);
     assert_eq!(closed(&events).description(), "attach with handle 4, beyond 3");
 }
 
@@ -118,7 +118,7 @@ fn handles_are_limited() {
 fn links_are_limited() {
     let mut server = raw::begun(limited(|limits| limits.links = 2));
     let links: Vec<u8> = (0..3).flat_map(|at| raw::attach(1, at, Attach::sender("a", "b"))).collect();
-    let events = raw::tell(&mut server, &[&links]);
+    let events = raw::feed(&mut server, &[&links]);
     let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     assert_eq!(server.links(), 0);
@@ -127,7 +127,7 @@ fn links_are_limited() {
 /// A server with a link that announces 1,000 bytes; 64 KiB are added to that.
 fn small_link() -> Connection {
     let mut server = raw::begun(limited(|limits| limits.incomplete = 70_000));
-    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, Attach { max_message_size: Some(1_000), ..attach.answer() });
     server.grant(link, 10);
@@ -143,12 +143,12 @@ fn a_message_that_is_too_large_is_rejected_and_the_link_goes_on() {
     // Far more than may be incomplete, but none of it is kept.
     let part = |more| raw::transfer(1, 0, 0, more, &[0; 60_000]);
     for _ in 0..10 {
-        assert_eq!(raw::tell(&mut server, &[&part(true)]), []);
+        assert_eq!(raw::feed(&mut server, &[&part(true)]), []);
     }
-    assert!(raw::all_said(&mut server).is_empty(), "the end of it is waited for");
-    assert_eq!(raw::tell(&mut server, &[&part(false)]), []);
-    let said = raw::all_said(&mut server);
-    let [disposition, flow] = &said[..] else { panic!("{said:?}") };
+    assert!(raw::all_sent(&mut server).is_empty(), "the end of it is waited for");
+    assert_eq!(raw::feed(&mut server, &[&part(false)]), []);
+    let sent = raw::all_sent(&mut server);
+    let [disposition, flow] = &sent[..] else { panic!("{sent:?}") };
     assert!(disposition.contains(condition::MESSAGE_SIZE_EXCEEDED), "{disposition}");
     assert!(
         disposition.contains(&format!("(delivery-id:0, size:660000 bytes) {TOO_LARGE}")),
@@ -156,7 +156,7 @@ fn a_message_that_is_too_large_is_rejected_and_the_link_goes_on() {
     );
     assert!(flow.contains("delivery_count: Some(1), link_credit: Some(10)"), "{flow}");
     let parts = [true, false].map(|more| raw::transfer(1, 0, 1, more, &[0; 30_000])).concat();
-    assert!(matches!(raw::tell(&mut server, &[&parts])[..], [Event::Delivery(_)]), "there is room for it");
+    assert!(matches!(raw::feed(&mut server, &[&parts])[..], [Event::Delivery(_)]), "there is room for it");
 }
 
 #[test]
@@ -164,13 +164,13 @@ fn a_message_that_grows_without_an_end_costs_its_link() {
     let mut server = small_link();
     let part = raw::transfer(1, 0, 0, true, &[0; 60_000]);
     for _ in 0..16 * 66_536 / 60_000 {
-        assert_eq!(raw::tell(&mut server, &[&part]), []);
+        assert_eq!(raw::feed(&mut server, &[&part]), []);
     }
-    let events = raw::tell(&mut server, &[&part]);
+    let events = raw::feed(&mut server, &[&part]);
     let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
     assert!(error.description().ends_with(TOO_LARGE), "{error}");
-    assert!(raw::tell(&mut server, &[&part]).is_empty(), "the rest is passed over");
+    assert!(raw::feed(&mut server, &[&part]).is_empty(), "the rest is passed over");
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn a_message_that_is_too_large_and_wants_no_answer_costs_its_link() {
     let mut part = raw::transfer(1, 0, 0, true, &[0; 60_000]);
     // The `settled` field, after handle, number, tag and format.
     assert_eq!(std::mem::replace(&mut part[22], 0x41), 0x42);
-    assert_eq!(raw::tell(&mut server, &[&part]), []);
-    let events = raw::tell(&mut server, &[&part]);
+    assert_eq!(raw::feed(&mut server, &[&part]), []);
+    let events = raw::feed(&mut server, &[&part]);
     let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.condition, condition::MESSAGE_SIZE_EXCEEDED);
 }
@@ -194,20 +194,20 @@ fn bytes_of_incomplete_deliveries_are_limited() {
             [attach, raw::transfer(1, at, at, true, &[0; 40_000])].concat()
         })
         .collect();
-    let events = raw::tell(&mut server, &[&begun]);
+    let events = raw::feed(&mut server, &[&begun]);
     let Some(Event::Detached { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
     assert_eq!(error.condition, condition::RESOURCE_LIMIT_EXCEEDED);
     assert_eq!(error.description(), "more than 100000 bytes of deliveries that have not ended");
-    let events = raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, b"x")]);
+    let events = raw::feed(&mut server, &[&raw::transfer(1, 0, 0, false, b"x")]);
     assert!(matches!(events[..], [Event::Delivery(_)]), "the others go on");
 }
 
 #[test]
 fn unsettled_deliveries_are_limited() {
     let mut server = raw::begun(limited(|limits| limits.unsettled = 5));
-    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
     let many: Vec<u8> = (0..6).flat_map(|id| raw::transfer(1, 0, id, false, b"x")).collect();
-    let events = raw::tell(&mut server, &[&many]);
+    let events = raw::feed(&mut server, &[&many]);
     let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
     assert_eq!(error.description(), "more than 5 unsettled deliveries");
 }
@@ -221,7 +221,7 @@ fn limits_that_cannot_work_say_so() {
     };
     assert!(wrong(|limits| limits.frame = 511).starts_with("frame (511)"));
     assert!(wrong(|limits| limits.window = 1).starts_with("window (1)"));
-    assert!(wrong(|limits| limits.output_when_deaf = 1).starts_with("output_when_deaf (1)"));
+    assert!(wrong(|limits| limits.output_to_pause_reading = 1).starts_with("output_to_pause_reading (1)"));
 }
 
 #[test]
@@ -265,20 +265,61 @@ fn a_frame_that_the_peer_does_not_take_is_not_sent() {
     let (mut server, events) = raw::server(config("s"), &[&bytes]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().last() else { panic!() };
     server.accept(link, attach.answer());
-    let events = raw::tell(&mut server, &[]);
+    let events = raw::feed(&mut server, &[]);
     assert_eq!(closed(&events).condition, condition::FRAME_SIZE_TOO_SMALL);
 }
 
 #[test]
-fn an_owner_that_wants_to_know_hears_how_deliveries_grow_that_do_not_end() {
+fn an_owner_may_be_notified_of_the_growth_of_unended_deliveries() {
     let mut server = raw::begun(limited(|limits| limits.incomplete_notice = 100_000));
-    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
     let part = raw::transfer(1, 0, 0, true, &[0; 40_000]);
-    let heard: Vec<_> = (0..6).map(|_| raw::tell(&mut server, &[&part])).collect();
-    let told = |at: &usize| heard[*at] == [Event::Unended];
-    assert_eq!((0..6).filter(told).collect::<Vec<_>>(), [2, 5], "{heard:?}");
+    let events: Vec<_> = (0..6).map(|_| raw::feed(&mut server, &[&part])).collect();
+    let reported = |at: &usize| events[*at] == [Event::Unended];
+    assert_eq!((0..6).filter(reported).collect::<Vec<_>>(), [2, 5], "{events:?}");
     assert_eq!(server.buffered().unended, 240_000);
-    raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, &[0; 10])]);
+    raw::feed(&mut server, &[&raw::transfer(1, 0, 0, false, &[0; 10])]);
     assert_eq!(server.buffered().unended, 0);
-    assert_eq!(raw::tell(&mut server, &[&raw::transfer(1, 0, 1, true, &[0; 40_000])]), []);
+    assert_eq!(raw::feed(&mut server, &[&raw::transfer(1, 0, 1, true, &[0; 40_000])]), []);
+}
+
+#[test]
+fn an_owner_that_wants_to_know_hears_how_output_grows_and_shrinks() {
+    const STEP: usize = 100_000;
+    let mut server = raw::begun(limited(|limits| limits.incomplete_notice = STEP));
+    raw::frames(&mut server);
+    let mut known = server.buffered();
+    // Flows are answered without any other event, and nobody reads the answers.
+    while server.wants_input() {
+        for event in raw::feed(&mut server, &[&raw::echo(1).repeat(100)]) {
+            assert_eq!(event, Event::Unended);
+            known = server.buffered();
+        }
+        let waiting = server.output_length();
+        assert!(waiting <= known.bytes + STEP, "{waiting} bytes wait, and the owner knows {known:?}");
+    }
+    assert!(known.output >= server.output_length() && known.bytes >= known.output, "{known:?}");
+    // The peer reads, and the rest is the smaller the more it has read.
+    while server.output_length() > 0 {
+        server.wrote(server.output_length().min(STEP / 2));
+        for event in raw::feed(&mut server, &[]) {
+            assert_eq!(event, Event::Unended);
+            known = server.buffered();
+        }
+    }
+    assert_eq!((known.output, known.output_since), (0, None));
+}
+
+#[test]
+fn memory_that_is_not_needed_is_released_while_output_waits() {
+    let mut server = raw::begun(config("s"));
+    while server.wants_input() {
+        raw::feed(&mut server, &[&raw::echo(1).repeat(1_000)]);
+    }
+    server.wrote(600_000);
+    let waiting = server.output().to_vec();
+    server.release_memory();
+    let buffered = server.buffered();
+    assert!(buffered.output < waiting.len() + waiting.len() / 2, "{buffered:?} for {}", waiting.len());
+    assert_eq!(server.output(), waiting);
 }

@@ -11,7 +11,7 @@ use crate::raw;
 fn a_refused_link_is_attached_to_nothing_and_then_detached() {
     let mut server = raw::begun(config("s"));
     raw::frames(&mut server);
-    let events = raw::tell(&mut server, &[&raw::attach(1, 4, Attach::sender("name", "nowhere"))]);
+    let events = raw::feed(&mut server, &[&raw::attach(1, 4, Attach::sender("name", "nowhere"))]);
     let [Event::AttachRequested { link, .. }] = events[..] else { panic!("{events:?}") };
     server.refuse(link, Error::new(condition::NOT_FOUND, "no such hub"));
     let frames = raw::frames(&mut server);
@@ -23,7 +23,7 @@ fn a_refused_link_is_attached_to_nothing_and_then_detached() {
     assert_eq!(detach.error.unwrap().description(), "no such hub");
     // The peer agrees; frames that it sent in between are ignored.
     let agreed = raw::amqp(1, |into| Detach { handle: 4, closed: true, error: None }.write(into));
-    let events = raw::tell(&mut server, &[&raw::transfer(1, 4, 0, false, b"x"), &agreed]);
+    let events = raw::feed(&mut server, &[&raw::transfer(1, 4, 0, false, b"x"), &agreed]);
     assert!(events.is_empty() && server.links() == 0, "{events:?}");
     assert!(raw::frames(&mut server).is_empty());
 }
@@ -33,12 +33,14 @@ fn a_client_learns_of_a_refusal_by_its_reason_only() {
     let mut pair = Pair::open(config("c"), config("s"));
     let session = pair.client.begin().unwrap();
     let link = pair.client.attach(session, Attach::receiver("l", "x")).unwrap();
-    let told = pair.pump();
-    let Some(&Event::AttachRequested { link: theirs, .. }) = told.server.last() else { panic!("{told:?}") };
+    let events = pair.pump();
+    let Some(&Event::AttachRequested { link: theirs, .. }) = events.server.last() else {
+        panic!("{events:?}")
+    };
     let error = Error::new(condition::LINK_STOLEN, "taken");
     pair.server.refuse(theirs, error.clone());
-    let told = pair.pump();
-    assert_eq!(told.client, [Event::Detached { link, error: Some(error) }]);
+    let events = pair.pump();
+    assert_eq!(events.client, [Event::Detached { link, error: Some(error) }]);
     assert_eq!((pair.client.links(), pair.server.links()), (0, 0));
 }
 
@@ -47,7 +49,7 @@ fn the_golden_attach_reply_echoes_what_was_asked() {
     let mut server = raw::begun(config("s"));
     raw::frames(&mut server);
     let asked = Attach::receiver("name", "hub/ConsumerGroups/$Default/Partitions/0");
-    let events = raw::tell(&mut server, &[&raw::attach(1, 0, asked.clone())]);
+    let events = raw::feed(&mut server, &[&raw::attach(1, 0, asked.clone())]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, Attach { max_message_size: Some(1_048_576), ..attach.answer() });
     let frames = raw::frames(&mut server);
@@ -67,10 +69,10 @@ fn either_side_may_detach_and_the_other_agrees() {
             true => linked.pair.client.detach(ours, error.clone()),
             false => linked.pair.server.detach(theirs, error.clone()),
         }
-        let told = linked.pair.pump();
+        let events = linked.pair.pump();
         let (client, server) = if by_client { (None, error) } else { (error, None) };
-        assert_eq!(told.client, [Event::Detached { link: ours, error: client }]);
-        assert_eq!(told.server, [Event::Detached { link: theirs, error: server }]);
+        assert_eq!(events.client, [Event::Detached { link: ours, error: client }]);
+        assert_eq!(events.server, [Event::Detached { link: theirs, error: server }]);
         assert_eq!((linked.pair.client.links(), linked.pair.server.links()), (0, 0));
     }
 }
@@ -79,10 +81,10 @@ fn either_side_may_detach_and_the_other_agrees() {
 fn the_end_of_a_session_is_the_end_of_its_links() {
     let mut linked = linked(Role::Sender, config("c"), config("s"));
     linked.pair.client.end(linked.session, None);
-    let told = linked.pair.pump();
-    assert_eq!(told.client, [Event::Ended { session: linked.session, error: None }]);
+    let events = linked.pair.pump();
+    assert_eq!(events.client, [Event::Ended { session: linked.session, error: None }]);
     assert_eq!(
-        told.server,
+        events.server,
         [
             Event::Detached { link: linked.server_link, error: None },
             Event::Ended { session: linked.server_session, error: None }
@@ -91,8 +93,8 @@ fn the_end_of_a_session_is_the_end_of_its_links() {
     let again = linked.pair.client.begin().unwrap();
     assert_ne!(again, linked.session, "a channel is used again, a name is not");
     assert_eq!(linked.pair.client.attach(linked.session, Attach::sender("l", "x")), None);
-    let told = linked.pair.pump();
-    assert_eq!(told.client, [Event::Begun { session: again, by_peer: false }]);
+    let events = linked.pair.pump();
+    assert_eq!(events.client, [Event::Begun { session: again, by_peer: false }]);
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn frames_on_an_ended_channel_are_passed_over() {
     let mut server = raw::begun(config("s"));
     let end = raw::amqp(1, |into| End { error: None }.write(into));
     let late = raw::amqp(1, |into| Detach { handle: 7, closed: true, error: None }.write(into));
-    let events = raw::tell(
+    let events = raw::feed(
         &mut server,
         &[&end, &late, &raw::link_flow(1, 0, 1), &raw::transfer(1, 0, 0, false, b"x"), &end, &raw::begin(1)],
     );
@@ -110,7 +112,7 @@ fn frames_on_an_ended_channel_are_passed_over() {
 #[test]
 fn links_with_the_same_name_are_different_links() {
     let mut server = raw::begun(config("s"));
-    let events = raw::tell(
+    let events = raw::feed(
         &mut server,
         &[
             &raw::attach(1, 0, Attach::sender("same", "a")),
@@ -139,12 +141,12 @@ fn mistakes_with_handles_cost_the_session_only() {
     ];
     for (bytes, condition) in cases {
         let mut server = raw::begun(config("s"));
-        let events = raw::tell(&mut server, &[&bytes]);
+        let events = raw::feed(&mut server, &[&bytes]);
         let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
         assert_eq!(error.condition, condition);
-        assert!(raw::all_said(&mut server).last().unwrap().contains(condition));
+        assert!(raw::all_sent(&mut server).last().unwrap().contains(condition));
         let end = raw::amqp(1, |into| End { error: None }.write(into));
-        let events = raw::tell(&mut server, &[&bytes, &end, &raw::begin(1)]);
+        let events = raw::feed(&mut server, &[&bytes, &end, &raw::begin(1)]);
         assert!(matches!(events[..], [Event::Begun { .. }]), "told once, and life goes on: {events:?}");
     }
 }
@@ -152,14 +154,14 @@ fn mistakes_with_handles_cost_the_session_only() {
 #[test]
 fn a_message_from_a_receiver_costs_the_link_only() {
     let mut server = raw::begun(config("s"));
-    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::receiver("a", "b"))]);
+    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::receiver("a", "b"))]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, attach.answer());
-    let events = raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, b"x")]);
+    let events = raw::feed(&mut server, &[&raw::transfer(1, 0, 0, false, b"x")]);
     assert!(matches!(&events[..], [Event::Detached { error: Some(error), .. }]
         if error.condition == condition::NOT_ALLOWED));
     let agreed = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
-    assert!(raw::tell(&mut server, &[&agreed]).is_empty());
+    assert!(raw::feed(&mut server, &[&agreed]).is_empty());
     assert_eq!(server.links(), 0);
 }
 
@@ -188,10 +190,10 @@ fn an_attach_that_the_peer_takes_back_is_answered_properly() {
     let mut server = raw::begun(config("s"));
     raw::frames(&mut server);
     let back = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
-    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b")), &back]);
+    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b")), &back]);
     assert!(matches!(events[..], [Event::AttachRequested { .. }, Event::Detached { .. }]));
-    let said = raw::all_said(&mut server);
-    assert!(said[0].starts_with("Attach") && said[1].starts_with("Detach"), "{said:?}");
+    let sent = raw::all_sent(&mut server);
+    assert!(sent[0].starts_with("Attach") && sent[1].starts_with("Detach"), "{sent:?}");
 }
 
 #[test]

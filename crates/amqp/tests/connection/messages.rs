@@ -1,5 +1,6 @@
 //! Tests messages, in one frame and in many, and their outcomes.
 
+use ephor_amqp::Connection;
 use ephor_amqp::connection::{Blocked, Config, Delivery, Event, Sent};
 use ephor_amqp::limits::Limits;
 use ephor_amqp::performative::{Attach, Detach, Disposition, Error, Outcome, Performative, Role, condition};
@@ -13,8 +14,8 @@ fn sending(credit: u32, frame: u32) -> Linked {
     server.limits.frame = frame;
     let mut linked = linked(Role::Sender, config("c"), server);
     linked.pair.server.grant(linked.server_link, credit);
-    let told = linked.pair.pump();
-    assert_eq!(told.client, [Event::Credit { link: linked.client_link, drain: false }]);
+    let events = linked.pair.pump();
+    assert_eq!(events.client, [Event::Credit { link: linked.client_link, drain: false }]);
     linked
 }
 
@@ -39,10 +40,10 @@ fn messages_of_every_size_arrive_as_they_were_sent() {
             let output = linked.pair.client.output();
             let frames = ephor_amqp::frame::FrameHeader::read(output, frame).unwrap().unwrap();
             assert!(frames.size <= frame as usize);
-            let told = deliveries(linked.pair.pump().server);
-            assert_eq!(told.len(), 1, "{size} bytes in frames of {frame}");
-            assert_eq!((told[0].format, told[0].settled), (0x8001_3700, true));
-            assert!(told[0].payload == message, "{size} bytes in frames of {frame}");
+            let events = deliveries(linked.pair.pump().server);
+            assert_eq!(events.len(), 1, "{size} bytes in frames of {frame}");
+            assert_eq!((events[0].format, events[0].settled), (0x8001_3700, true));
+            assert!(events[0].payload == message, "{size} bytes in frames of {frame}");
         }
     }
 }
@@ -65,8 +66,8 @@ fn unsettled_messages_are_settled_in_ranges() {
     for _ in 0..10 {
         assert!(matches!(linked.pair.client.send(linked.client_link, 0, false, &[b"x"]), Sent::Sent(_)));
     }
-    let told = deliveries(linked.pair.pump().server);
-    for delivery in &told {
+    let events = deliveries(linked.pair.pump().server);
+    for delivery in &events {
         assert!(!delivery.settled);
         linked.pair.server.settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
     }
@@ -82,11 +83,11 @@ fn unsettled_messages_are_settled_in_ranges() {
     }
     .write(&mut expected);
     assert_eq!(frames[0].1, expected);
-    let told = raw::tell(&mut linked.pair.client, &[&raw::frame(0, 0, &expected)]);
+    let events = raw::feed(&mut linked.pair.client, &[&raw::frame(0, 0, &expected)]);
     let link = linked.client_link;
-    assert_eq!(told, [Event::Settled { link, first: 0, last: 9, outcome: Some(Outcome::Accepted) }]);
-    let told = raw::tell(&mut linked.pair.client, &[&raw::frame(0, 0, &expected)]);
-    assert!(told.is_empty(), "nothing is settled twice");
+    assert_eq!(events, [Event::Settled { link, first: 0, last: 9, outcome: Some(Outcome::Accepted) }]);
+    let events = raw::feed(&mut linked.pair.client, &[&raw::frame(0, 0, &expected)]);
+    assert!(events.is_empty(), "nothing is settled twice");
 }
 
 #[test]
@@ -123,8 +124,8 @@ fn a_receiver_that_settles_second_is_told_to() {
     linked.pair.pump();
     let outcome = Some(Outcome::Accepted);
     let first = Disposition { role: Role::Receiver, first: 0, last: None, settled: false, outcome };
-    let told = raw::tell(&mut linked.pair.client, &[&raw::amqp(0, |into| first.write(into))]);
-    assert!(matches!(told[..], [Event::Settled { .. }]));
+    let events = raw::feed(&mut linked.pair.client, &[&raw::amqp(0, |into| first.write(into))]);
+    assert!(matches!(events[..], [Event::Settled { .. }]));
     let frames = raw::frames(&mut linked.pair.client);
     let (Performative::Disposition(answer), _) = Performative::read(&frames[0].1).unwrap() else { panic!() };
     assert!(answer.settled && answer.role == Role::Sender);
@@ -138,7 +139,7 @@ fn a_reply_follows_the_word_that_its_request_was_taken() {
         raw::attach(1, 1, Attach::receiver("back", "$cbs")),
         raw::link_flow(1, 1, 10),
     ];
-    let events = raw::tell(&mut server, &[&asked.concat()]);
+    let events = raw::feed(&mut server, &[&asked.concat()]);
     let mut links = Vec::new();
     for event in events {
         if let Event::AttachRequested { link, attach, .. } = event {
@@ -147,21 +148,21 @@ fn a_reply_follows_the_word_that_its_request_was_taken() {
         }
     }
     raw::frames(&mut server);
-    raw::tell(&mut server, &[&raw::transfer(1, 0, 0, false, b"request")]);
+    raw::feed(&mut server, &[&raw::transfer(1, 0, 0, false, b"request")]);
     server.settle(links[0], 0, 0, &Outcome::Accepted);
     assert_eq!(server.send(links[1], 0, true, &[b"reply"]), Sent::Sent(0));
-    let said = raw::all_said(&mut server);
-    assert!(said[0].starts_with("Disposition") && said[1].starts_with("Transfer"), "{said:?}");
+    let sent = raw::all_sent(&mut server);
+    assert!(sent[0].starts_with("Disposition") && sent[1].starts_with("Transfer"), "{sent:?}");
 }
 
 #[test]
 fn several_frames_of_several_links_may_be_mixed() {
     let mut server = raw::begun(config("s"));
-    raw::tell(
+    raw::feed(
         &mut server,
         &[&raw::attach(1, 0, Attach::sender("a", "x")), &raw::attach(1, 1, Attach::sender("b", "x"))],
     );
-    let events = raw::tell(
+    let events = raw::feed(
         &mut server,
         &[
             &raw::transfer(1, 0, 0, true, b"one "),
@@ -170,32 +171,32 @@ fn several_frames_of_several_links_may_be_mixed() {
             &raw::transfer(1, 1, 7, false, b"four"),
         ],
     );
-    let told = deliveries(events);
-    assert_eq!(told.iter().map(|delivery| delivery.id).collect::<Vec<_>>(), [0, 7], "gaps are no harm");
-    assert_eq!((&told[0].payload[..], &told[1].payload[..]), (&b"one two"[..], &b"three four"[..]));
+    let events = deliveries(events);
+    assert_eq!(events.iter().map(|delivery| delivery.id).collect::<Vec<_>>(), [0, 7], "gaps are no harm");
+    assert_eq!((&events[0].payload[..], &events[1].payload[..]), (&b"one two"[..], &b"three four"[..]));
 }
 
 #[test]
 fn what_is_aborted_never_arrives() {
     let mut server = raw::begun(config("s"));
-    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
+    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
     let mut aborted = raw::transfer(1, 0, 0, false, b"");
     let at = aborted.len() - 2;
     assert_eq!(aborted[at], 0x40);
     aborted[at] = 0x41;
-    let events = raw::tell(
+    let events = raw::feed(
         &mut server,
         &[&raw::transfer(1, 0, 0, true, b"lost"), &aborted, &raw::transfer(1, 0, 1, false, b"kept")],
     );
-    let told = deliveries(events);
-    assert_eq!((told.len(), &told[0].payload[..]), (1, &b"kept"[..]));
+    let events = deliveries(events);
+    assert_eq!((events.len(), &events[0].payload[..]), (1, &b"kept"[..]));
 }
 
 #[test]
 fn one_delivery_inside_another_costs_the_link() {
     let mut server = raw::begun(config("s"));
-    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
-    let events = raw::tell(
+    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
+    let events = raw::feed(
         &mut server,
         &[&raw::transfer(1, 0, 0, true, b"lost"), &raw::transfer(1, 0, 1, false, b"kept")],
     );
@@ -206,7 +207,7 @@ fn one_delivery_inside_another_costs_the_link() {
 #[test]
 fn a_message_in_one_frame_is_not_copied() {
     let mut server = raw::begun(config("s"));
-    raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
+    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
     server.input().extend_from_slice(&raw::transfer(1, 0, 0, false, &[7; 1_000]));
     let input = server.input().as_ptr_range();
     let Some(Event::Delivery(delivery)) = server.next_event() else { panic!() };
@@ -238,17 +239,17 @@ fn aborted(id: u8) -> Vec<u8> {
 #[test]
 fn what_is_aborted_costs_no_credit() {
     let mut server = raw::begun(config("s"));
-    let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
     let [Event::AttachRequested { link, attach, .. }] = &events[..] else { panic!("{events:?}") };
     server.accept(*link, attach.answer());
     server.grant(*link, 1);
     for id in 0..5 {
         raw::frames(&mut server);
-        raw::tell(&mut server, &[&raw::transfer(1, 0, id, true, b"lost"), &aborted(id)]);
+        raw::feed(&mut server, &[&raw::transfer(1, 0, id, true, b"lost"), &aborted(id)]);
         assert_eq!(server.credit(*link), 1);
-        let said = raw::all_said(&mut server).concat();
+        let sent = raw::all_sent(&mut server).concat();
         let count = format!("delivery_count: Some({})", id + 1);
-        assert!(said.contains(&count) && said.contains("link_credit: Some(1)"), "the peer is told: {said}");
+        assert!(sent.contains(&count) && sent.contains("link_credit: Some(1)"), "the peer is told: {sent}");
     }
 }
 
@@ -257,21 +258,55 @@ fn links_that_go_with_messages_that_nobody_settled_leave_nothing_behind() {
     let limits = Limits { unsettled: 100, ..Limits::default() };
     let mut server = raw::begun(Config { limits, ..config("s") });
     for round in 0..50 {
-        let events = raw::tell(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+        let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
         let [Event::AttachRequested { link, attach, .. }] = &events[..] else {
             panic!("{round}: {events:?}")
         };
         server.accept(*link, attach.answer());
         server.grant(*link, 100);
         for id in 0..60 {
-            let events = raw::tell(&mut server, &[&raw::transfer(1, 0, id, false, b"x")]);
+            let events = raw::feed(&mut server, &[&raw::transfer(1, 0, id, false, b"x")]);
             assert!(matches!(events[..], [Event::Delivery(_)]), "{round}: {events:?}");
         }
         // Some are settled before the detach, and some too late.
         server.settle(*link, 0, 19, &Outcome::Accepted);
         let detach = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
-        raw::tell(&mut server, &[&detach]);
+        raw::feed(&mut server, &[&detach]);
         server.settle(*link, 20, 39, &Outcome::Accepted);
         raw::frames(&mut server);
     }
+}
+
+/// The owner still has them: it does not learn that the peer no longer waits for their outcome.
+#[test]
+fn a_peer_that_settles_what_it_sent_does_not_escape_the_limit() {
+    let limits = Limits { unsettled: 10, ..Limits::default() };
+    let mut server = raw::begun(Config { limits, ..config("s") });
+    let mut links = Vec::new();
+    for handle in 0..2 {
+        let events = raw::feed(&mut server, &[&raw::attach(1, handle, Attach::sender("a", "b"))]);
+        let [Event::AttachRequested { link, attach, .. }] = &events[..] else { panic!("{events:?}") };
+        server.accept(*link, attach.answer());
+        links.push(*link);
+    }
+    let settled = |first, last| {
+        let disposition =
+            Disposition { role: Role::Sender, first, last: Some(last), settled: true, outcome: None };
+        raw::amqp(1, |into| disposition.write(into))
+    };
+    let send = |server: &mut Connection, handle, ids: std::ops::Range<u8>| {
+        let many: Vec<u8> = ids.flat_map(|id| raw::transfer(1, handle, id, false, b"x")).collect();
+        raw::feed(server, &[&many])
+    };
+    assert_eq!(deliveries(send(&mut server, 0, 0..6)).len(), 6);
+    assert_eq!(raw::feed(&mut server, &[&settled(0, 5)]), []);
+    assert_eq!(deliveries(send(&mut server, 1, 6..10)).len(), 4);
+    // What the owner settles counts once, and for the link of the delivery.
+    server.settle(links[0], 0, 5, &Outcome::Accepted);
+    assert_eq!(deliveries(send(&mut server, 1, 10..16)).len(), 6);
+    let detach = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+    raw::feed(&mut server, &[&detach]);
+    let events = send(&mut server, 1, 16..17);
+    let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
+    assert_eq!(error.description(), "more than 10 unsettled deliveries");
 }

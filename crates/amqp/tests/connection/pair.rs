@@ -13,7 +13,7 @@ pub(crate) struct Pair {
 
 /// The events of each side.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Events {
     pub(crate) client: Vec<Event>,
     pub(crate) server: Vec<Event>,
 }
@@ -41,22 +41,22 @@ impl Pair {
 
     pub(crate) fn open(client: Config, server: Config) -> Self {
         let mut pair = Self::new(client, server);
-        let told = pair.pump();
-        assert!(matches!(told.client[..], [Event::Opened(_)]), "{told:?}");
-        assert!(matches!(told.server[..], [Event::Opened(_)]), "{told:?}");
+        let events = pair.pump();
+        assert!(matches!(events.client[..], [Event::Opened(_)]), "{events:?}");
+        assert!(matches!(events.server[..], [Event::Opened(_)]), "{events:?}");
         pair
     }
 
     /// Moves bytes and collects events until nothing happens on either side.
-    pub(crate) fn pump(&mut self) -> Told {
-        let mut told = Told::default();
+    pub(crate) fn pump(&mut self) -> Events {
+        let mut events = Events::default();
         loop {
             let moved = carry(&mut self.client, &mut self.server) + carry(&mut self.server, &mut self.client);
-            let before = told.client.len() + told.server.len();
-            told.client.extend(std::iter::from_fn(|| self.client.next_event()));
-            told.server.extend(std::iter::from_fn(|| self.server.next_event()));
-            if moved == 0 && before == told.client.len() + told.server.len() {
-                return told;
+            let before = events.client.len() + events.server.len();
+            events.client.extend(std::iter::from_fn(|| self.client.next_event()));
+            events.server.extend(std::iter::from_fn(|| self.server.next_event()));
+            if moved == 0 && before == events.client.len() + events.server.len() {
+                return events;
             }
         }
     }
@@ -79,14 +79,14 @@ pub(crate) fn linked(role: Role, client: Config, server: Config) -> Linked {
         Role::Receiver => Attach::receiver("link", "there"),
     };
     let client_link = pair.client.attach(session, attach).expect("a link");
-    let told = pair.pump();
+    let events = pair.pump();
     let Some(Event::AttachRequested { session: server_session, link: server_link, attach }) =
-        told.server.last().cloned()
+        events.server.last().cloned()
     else {
-        panic!("{told:?}")
+        panic!("{events:?}")
     };
     pair.server.accept(server_link, attach.answer());
-    let told = pair.pump();
-    assert!(matches!(told.client[..], [Event::Attached { link, .. }] if link == client_link), "{told:?}");
+    let events = pair.pump();
+    assert!(matches!(events.client[..], [Event::Attached { link, .. }] if link == client_link), "{events:?}");
     Linked { pair, session, client_link, server_session, server_link }
 }

@@ -54,6 +54,12 @@ pub(crate) fn link_flow(channel: u16, handle: u32, credit: u32) -> Vec<u8> {
     amqp(channel, |into| flow.write(into))
 }
 
+/// A flow that asks for a flow in return.
+pub(crate) fn echo(channel: u16) -> Vec<u8> {
+    let flow = Flow { next_incoming_id: Some(1), incoming_window: 100, echo: true, ..Flow::default() };
+    amqp(channel, |into| flow.write(into))
+}
+
 /// A transfer as Azure's Python SDK writes it: number, tag and format in every frame.
 pub(crate) fn transfer(channel: u16, handle: u8, id: u8, more: bool, payload: &[u8]) -> Vec<u8> {
     let more = if more { 0x41 } else { 0x42 };
@@ -67,7 +73,7 @@ pub(crate) fn transfer(channel: u16, handle: u8, id: u8, more: bool, payload: &[
 /// A server that has received these bytes, and its events.
 pub(crate) fn server(config: Config, bytes: &[&[u8]]) -> (Connection, Vec<Event>) {
     let mut server = Connection::server(config, ServerSasl::default(), Duration::ZERO);
-    let events = tell(&mut server, bytes);
+    let events = feed(&mut server, bytes);
     (server, events)
 }
 
@@ -79,11 +85,11 @@ pub(crate) fn begun(config: Config) -> Connection {
 /// A client that has received these bytes, and its events.
 pub(crate) fn client(config: Config, bytes: &[&[u8]]) -> (Connection, Vec<Event>) {
     let mut client = Connection::client(config, ClientSasl::Skip, Duration::ZERO);
-    let events = tell(&mut client, bytes);
+    let events = feed(&mut client, bytes);
     (client, events)
 }
 
-pub(crate) fn tell(connection: &mut Connection, bytes: &[&[u8]]) -> Vec<Event> {
+pub(crate) fn feed(connection: &mut Connection, bytes: &[&[u8]]) -> Vec<Event> {
     connection.input().extend_from_slice(&bytes.concat());
     std::iter::from_fn(|| connection.next_event()).collect()
 }
@@ -106,11 +112,11 @@ pub(crate) fn frames(connection: &mut Connection) -> Vec<(u16, Vec<u8>)> {
 }
 
 /// The performative of a body, in the form of `Debug`.
-pub(crate) fn said(body: &[u8]) -> String {
+pub(crate) fn describe(body: &[u8]) -> String {
     format!("{:?}", Performative::read(body).expect("a performative").0)
 }
 
 /// The performatives of all output, in the form of `Debug`.
-pub(crate) fn all_said(connection: &mut Connection) -> Vec<String> {
-    frames(connection).iter().filter(|(_, body)| !body.is_empty()).map(|(_, body)| said(body)).collect()
+pub(crate) fn all_sent(connection: &mut Connection) -> Vec<String> {
+    frames(connection).iter().filter(|(_, body)| !body.is_empty()).map(|(_, body)| describe(body)).collect()
 }

@@ -15,10 +15,10 @@ proptest! {
         tiny in any::<bool>(),
     ) {
         let bytes = conversation(seed);
-        let whole = Owner::server(config("s")).hear(&bytes, &mut || usize::MAX);
+        let whole = Owner::server(config("s")).feed(&bytes, &mut || usize::MAX);
         let mut cuts = cuts.into_iter().cycle();
         let split = Owner::server(config("s"))
-            .hear(&bytes, &mut || if tiny { 1 } else { cuts.next().unwrap_or(1) });
+            .feed(&bytes, &mut || if tiny { 1 } else { cuts.next().unwrap_or(1) });
         prop_assert!(whole.len() > 20);
         prop_assert_eq!(whole, split);
     }

@@ -25,7 +25,7 @@ fn heartbeats(config: Config, idle_time_out: Option<u32>) -> Connection {
 }
 
 #[test]
-fn a_quiet_server_sends_heartbeats_at_half_of_the_peers_patience() {
+fn a_quiet_server_sends_heartbeats_at_half_of_the_peers_idle_timeout() {
     let mut server = heartbeats(config("s"), Some(60_000));
     for round in 1..5 {
         assert_eq!(server.next_deadline(), Some(seconds(30 * round)));
@@ -35,16 +35,16 @@ fn a_quiet_server_sends_heartbeats_at_half_of_the_peers_patience() {
         assert_eq!(server.output(), HEARTBEAT);
         server.wrote(8);
         server.on_time(seconds(30 * round));
-        raw::tell(&mut server, &[&HEARTBEAT]);
+        raw::feed(&mut server, &[&HEARTBEAT]);
     }
-    assert!(raw::tell(&mut server, &[&HEARTBEAT]).is_empty());
+    assert!(raw::feed(&mut server, &[&HEARTBEAT]).is_empty());
 }
 
 #[test]
 fn a_server_that_has_something_to_say_needs_no_heartbeat() {
     let mut server = heartbeats(config("s"), Some(60_000));
     server.on_time(seconds(29));
-    raw::tell(&mut server, &[&raw::begin(0)]);
+    raw::feed(&mut server, &[&raw::begin(0)]);
     raw::frames(&mut server);
     server.on_time(seconds(29));
     server.on_time(seconds(30));
@@ -69,7 +69,7 @@ fn a_silent_peer_is_given_up_after_twice_its_time() {
     let mut server = heartbeats(Config { idle_time_out: Some(seconds(10)), ..config("s") }, None);
     assert_eq!(server.next_deadline(), Some(seconds(20)));
     server.on_time(seconds(15));
-    raw::tell(&mut server, &[&HEARTBEAT]);
+    raw::feed(&mut server, &[&HEARTBEAT]);
     server.on_time(seconds(15));
     assert_eq!(server.next_deadline(), Some(seconds(35)));
     server.on_time(seconds(35));
@@ -82,11 +82,11 @@ fn a_silent_peer_is_given_up_after_twice_its_time() {
 }
 
 #[test]
-fn whoever_does_not_open_in_time_is_closed() {
+fn a_peer_that_does_not_open_in_time_is_closed() {
     let sasl = raw::header(Protocol::Sasl);
     let amqp = raw::header(Protocol::Amqp);
-    for said in [&b""[..], b"AMQP", &sasl, &amqp] {
-        let (mut server, _) = raw::server(config("s"), &[said]);
+    for sent in [&b""[..], b"AMQP", &sasl, &amqp] {
+        let (mut server, _) = raw::server(config("s"), &[sent]);
         assert_eq!(server.next_deadline(), Some(seconds(30)));
         server.on_time(seconds(29));
         assert_eq!(server.next_event(), None);
@@ -100,7 +100,7 @@ fn whoever_does_not_open_in_time_is_closed() {
 }
 
 #[test]
-fn whoever_does_not_answer_a_close_is_not_waited_for() {
+fn a_peer_that_does_not_answer_a_close_is_not_waited_for() {
     let mut pair = Pair::open(config("c"), config("s"));
     pair.client.close(None);
     let output = pair.client.output().len();
@@ -113,15 +113,16 @@ fn whoever_does_not_answer_a_close_is_not_waited_for() {
 }
 
 #[test]
-fn whoever_does_not_read_is_given_up() {
+fn a_peer_that_does_not_read_is_given_up() {
     let mut server = heartbeats(config("s"), None);
-    raw::tell(&mut server, &[&raw::begin(0)]);
+    raw::feed(&mut server, &[&raw::begin(0)]);
     server.on_time(seconds(1));
     assert_eq!(server.next_deadline(), Some(seconds(61)));
     server.on_time(seconds(30));
-    server.wrote(1);
+    let tenth = server.output().len().div_ceil(10);
+    server.wrote(tenth);
     server.on_time(seconds(31));
-    raw::tell(&mut server, &[&HEARTBEAT]);
+    raw::feed(&mut server, &[&HEARTBEAT]);
     server.on_time(seconds(90));
     assert_eq!(server.next_event(), None);
     server.on_time(seconds(91));
@@ -130,12 +131,48 @@ fn whoever_does_not_read_is_given_up() {
     assert!(server.is_finished());
 }
 
+#[test]
+fn whoever_reads_a_few_bytes_now_and_then_is_given_up_as_well() {
+    let mut server = heartbeats(Config { idle_time_out: None, ..config("s") }, None);
+    raw::feed(&mut server, &[&raw::begin(1)]);
+    raw::feed(&mut server, &[&raw::echo(1).repeat(1_000)]);
+    let waiting = server.output().len();
+    let mut lost = None;
+    for second in 1..2_000 {
+        server.on_time(seconds(second));
+        if let Some(Event::Closed(Closed::Lost(why))) = server.next_event() {
+            lost = Some((second, why));
+            break;
+        }
+        if second % 20 == 0 {
+            server.wrote(8);
+        }
+    }
+    let why = format!("the peer has read only 24 bytes in 60s, and {} wait for it", waiting - 24);
+    assert_eq!(lost, Some((61, why)));
+}
+
+#[test]
+fn a_slow_peer_that_reads_a_tenth_in_time_is_served_to_the_end() {
+    let mut server = heartbeats(Config { idle_time_out: None, ..config("s") }, None);
+    raw::feed(&mut server, &[&raw::begin(1)]);
+    raw::feed(&mut server, &[&raw::echo(1).repeat(1_000)]);
+    let part = server.output().len().div_ceil(10);
+    let mut second = 1;
+    while server.has_output() {
+        server.on_time(seconds(second));
+        assert_eq!(server.next_event(), None, "after {second} s");
+        server.wrote(part.min(server.output_length()));
+        second += 59;
+    }
+}
+
 /// A server with two links on which deliveries have begun.
 fn two_begun() -> Connection {
     let mut server = raw::begun(Config { idle_time_out: None, ..config("s") });
     for handle in 0..2 {
-        raw::tell(&mut server, &[&raw::attach(1, handle.into(), Attach::sender("a", "b"))]);
-        raw::tell(&mut server, &[&raw::transfer(1, handle, handle, true, &[0; 1_000])]);
+        raw::feed(&mut server, &[&raw::attach(1, handle.into(), Attach::sender("a", "b"))]);
+        raw::feed(&mut server, &[&raw::transfer(1, handle, handle, true, &[0; 1_000])]);
     }
     raw::frames(&mut server);
     server.on_time(Duration::ZERO);
@@ -145,22 +182,24 @@ fn two_begun() -> Connection {
 #[test]
 fn a_delivery_of_which_nothing_more_comes_is_given_up_and_costs_its_link() {
     let mut server = two_begun();
-    assert_eq!(server.buffered(), Buffered { bytes: 2_000, unended: 2_000, oldest: Some(Duration::ZERO) });
+    let buffered = server.buffered();
+    assert_eq!((buffered.unended, buffered.oldest), (2_000, Some(Duration::ZERO)));
     assert_eq!(server.next_deadline(), Some(seconds(60)));
     // The second goes on, slowly; the first does not.
     server.on_time(seconds(59));
-    raw::tell(&mut server, &[&raw::transfer(1, 1, 1, true, &[0; 1])]);
+    raw::feed(&mut server, &[&raw::transfer(1, 1, 1, true, &[0; 1])]);
     assert!(server.on_time(seconds(60)));
-    let events = raw::tell(&mut server, &[]);
+    let events = raw::feed(&mut server, &[]);
     let [Event::Detached { error: Some(error), .. }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.condition, condition::DETACH_FORCED);
-    let text = "message 0 is incomplete and nothing more of it came within 60s; send it again";
+    let text = "message 0 is incomplete and no further part came within 60s; send it again";
     assert_eq!(error.description(), text);
     assert_eq!(server.buffered().unended, 1_001);
     assert_eq!(server.next_deadline(), Some(seconds(119)));
-    let events = raw::tell(&mut server, &[&raw::transfer(1, 1, 1, false, b"x")]);
+    let events = raw::feed(&mut server, &[&raw::transfer(1, 1, 1, false, b"x")]);
     assert!(matches!(events[..], [Event::Delivery(_)]), "{events:?}");
     raw::frames(&mut server);
+    server.release_memory();
     assert_eq!(server.buffered(), Buffered::default());
     server.on_time(seconds(61));
     assert_eq!(server.next_deadline(), None);
@@ -177,7 +216,7 @@ fn nothing_is_held_against_a_peer_that_was_not_read_from() {
     assert!(!server.on_time(seconds(1_000)));
     assert!(!server.on_time(seconds(1_059)));
     assert!(server.on_time(seconds(1_060)));
-    assert_eq!(raw::tell(&mut server, &[]).len(), 2);
+    assert_eq!(raw::feed(&mut server, &[]).len(), 2);
 }
 
 #[test]
@@ -203,7 +242,7 @@ fn pauses_do_not_give_a_delivery_its_whole_time_again() {
         server.pause_reading(second % 30 == 0);
         let part = raw::transfer(1, 1, 1, true, b"x");
         let events =
-            raw::tell(&mut server, &[if second % 30 == 10 && ended[1].is_none() { &part } else { &[] }]);
+            raw::feed(&mut server, &[if second % 30 == 10 && ended[1].is_none() { &part } else { &[] }]);
         raw::frames(&mut server);
         for event in events {
             let Event::Detached { error: Some(error), .. } = event else { continue };
@@ -211,10 +250,10 @@ fn pauses_do_not_give_a_delivery_its_whole_time_again() {
             ended[message] = Some((second, error.description().to_owned()));
         }
     }
-    let expected = [(62, "nothing more of it came within 60s"), (620, "its end did not come within 600s")];
+    let expected = [(62, "no further part came within 60s"), (620, "it did not end within 600s")];
     for (ended, (after, why)) in ended.into_iter().zip(expected) {
-        let (second, said) = ended.expect("it was never given up");
-        assert!(said.contains(why), "{said}");
+        let (second, sent) = ended.expect("it was never given up");
+        assert!(sent.contains(why), "{sent}");
         // Deliveries are checked only a few times within their time.
         assert!((after..=after + 60).contains(&second), "{why}: after {second} s, not {after}");
     }
@@ -222,8 +261,8 @@ fn pauses_do_not_give_a_delivery_its_whole_time_again() {
 
 #[test]
 fn bytes_that_came_are_a_sign_of_life_before_anybody_looks_into_them() {
-    let patience = Config { idle_time_out: Some(seconds(10)), ..config("s") };
-    let mut server = heartbeats(patience, None);
+    let idle_config = Config { idle_time_out: Some(seconds(10)), ..config("s") };
+    let mut server = heartbeats(idle_config, None);
     for round in 1..10 {
         // The beginning of a frame, and then the rest of it and the beginning of another.
         let came = if round == 1 { &[][..] } else { &HEARTBEAT[3..] };
@@ -238,28 +277,28 @@ fn bytes_that_came_are_a_sign_of_life_before_anybody_looks_into_them() {
 }
 
 #[test]
-fn whoever_has_not_looked_for_a_minute_looks_before_it_judges() {
-    let patience = Config { idle_time_out: Some(seconds(10)), ..config("s") };
-    let mut server = heartbeats(patience.clone(), None);
+fn after_a_late_call_input_is_read_before_a_timeout_counts() {
+    let idle_config = Config { idle_time_out: Some(seconds(10)), ..config("s") };
+    let mut server = heartbeats(idle_config.clone(), None);
     // `on_time` was not called for five times as long as the peer may be silent, for example because the
     // process was suspended.
     server.on_time(seconds(100));
     assert!(server.is_open(), "what the peer said meanwhile has not been read yet");
     assert_eq!(server.next_deadline(), Some(seconds(105)));
-    raw::tell(&mut server, &[&HEARTBEAT]);
+    raw::feed(&mut server, &[&HEARTBEAT]);
     server.on_time(seconds(100));
     assert_eq!(server.next_deadline(), Some(seconds(120)));
     // A peer that has sent nothing is detected all the same.
-    let mut server = heartbeats(patience, None);
+    let mut server = heartbeats(idle_config, None);
     server.on_time(seconds(100));
     server.on_time(seconds(105));
     assert!(!server.is_open());
 }
 
 #[test]
-fn a_peer_has_time_to_read_and_to_finish_after_nobody_looked() {
+fn a_peer_has_time_to_read_and_to_finish_after_a_late_call() {
     let mut server = two_begun();
-    raw::tell(&mut server, &[&raw::begin(2)]);
+    raw::feed(&mut server, &[&raw::begin(2)]);
     server.on_time(seconds(1));
     assert!(!server.on_time(seconds(1_000)), "{:?}", server.next_event());
     assert_eq!(server.next_deadline(), Some(seconds(1_005)));
@@ -286,12 +325,12 @@ fn a_delivery_that_goes_on_by_a_byte_now_and_then_is_given_up_as_well() {
         server.on_time(seconds(second));
         raw::frames(&mut server);
         let part = raw::transfer(1, 1, 1, true, b"x");
-        let events = raw::tell(&mut server, &[if second % 30 == 0 { &part } else { &[] }]);
+        let events = raw::feed(&mut server, &[if second % 30 == 0 { &part } else { &[] }]);
         let gone = |event: &Event| matches!(event, Event::Detached { error: Some(error), .. } if error.description().contains("message 1"));
         if let Some(Event::Detached { error: Some(error), .. }) = events.iter().find(|event| gone(event)) {
             assert_eq!(
                 error.description(),
-                "message 1 is incomplete and its end did not come within 600s; send it again"
+                "message 1 is incomplete and it did not end within 600s; send it again"
             );
             ended = Some(second);
             break;

@@ -10,7 +10,7 @@ use ephor_homes::reading::MAX_HOMES;
 const PAGE: &str = "127.0.0.1:8233";
 
 const EXAMPLES: &str = "While it runs, from another terminal:
-  ephor demo status                 who owns what, and whether everything is accounted for
+  ephor demo status                 owners of partitions, and whether every reading is accounted for
   ephor demo host kill host-3       the others take over; also add, stop, pause, resume, slow
   ephor demo detectors on           a third more events";
 
@@ -25,57 +25,58 @@ pub(crate) struct Demo {
 
 #[derive(Args)]
 pub(crate) struct Run {
-    /// How many homes there are
+    /// Number of homes
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_HOMES)))]
     pub(crate) homes: u32,
-    /// How many hosts to begin with
+    /// Number of hosts at the start
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) hosts: u32,
-    /// How much faster than ours the city's time runs
+    /// Speed of the city's time relative to real time
     #[arg(long, default_value_t = 1.0, value_parser = speed)]
     pub(crate) speed: f64,
-    /// What chance begins with: the same seed makes the same city
+    /// Seed of the random numbers: the same seed makes the same city
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Where everything is kept; what an earlier demo left there is replaced
+    /// Folder for all data; the data of an earlier demo in it is replaced
     #[arg(long, value_name = "DIR", default_value = "ephor-demo")]
     pub(crate) data: PathBuf,
-    /// Where the page is; port 0 picks a free one
+    /// Address of the web page; port 0 picks a free port
     #[arg(long, value_name = "ADDR", default_value = PAGE)]
     pub(crate) page: SocketAddr,
-    /// End after so many seconds
+    /// Stop after this number of seconds
     #[arg(long, value_name = "SECONDS")]
     pub(crate) seconds: Option<u64>,
-    /// The connection string of a hub with 16 partitions and the groups consolidate and alarms; without it, one
-    /// is started here
+    /// Connection string of a hub with 16 partitions and the consumer groups consolidate and
+    /// alarms; by default the demo starts a hub
     #[arg(long, value_name = "STRING", env = "EPHOR_DEMO_HUB", hide_env_values = true)]
     pub(crate) hub: Option<String>,
-    /// A file with that connection string, which nobody else may be able to read
+    /// File with that connection string; other users must not be able to read it
     #[arg(long, value_name = "FILE")]
     pub(crate) hub_file: Option<PathBuf>,
-    /// Connect to a hub on another machine without TLS if its connection string says so; for networks that nobody else
-    /// is in
+    /// Connect to a hub on another machine without TLS if its connection string asks for it; only
+    /// for networks that you trust
     #[arg(long)]
     pub(crate) allow_insecure: bool,
-    /// A certificate (PEM) to trust besides the public ones
+    /// Additional certificate (PEM) to trust
     #[arg(long, value_name = "FILE", env = "EPHOR_TRUST")]
     pub(crate) trust: Option<PathBuf>,
-    /// The connection string of a storage account for the results; without it, they go to a folder
+    /// Connection string of a storage account for the results; by default they are written to a
+    /// folder
     #[arg(long, value_name = "STRING", env = "EPHOR_DEMO_RESULTS", hide_env_values = true)]
     pub(crate) results: Option<String>,
-    /// A file with that connection string, which nobody else may be able to read
+    /// File with that connection string; other users must not be able to read it
     #[arg(long, value_name = "FILE")]
     pub(crate) results_file: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum DemoCommand {
-    /// Do something to the hosts of a demo that runs
+    /// Add, stop, kill, pause, resume or slow hosts of a running demo
     #[command(subcommand)]
     Host(HostAction),
     /// Switch the carbon-monoxide detectors of all homes on or off
     Detectors {
-        /// on or off
+        /// State of the detectors
         #[arg(value_parser = ["on", "off"])]
         state: String,
         #[command(flatten)]
@@ -83,11 +84,11 @@ pub(crate) enum DemoCommand {
     },
     /// Kill the hub and start it again
     RestartHub(At),
-    /// Say how a demo that runs is doing
+    /// Show the status of a running demo
     Status(At),
     /// Show one home
     Home {
-        /// Its number
+        /// Number of the home
         home: u32,
         #[command(flatten)]
         at: At,
@@ -96,21 +97,21 @@ pub(crate) enum DemoCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum HostAction {
-    /// Start one more
+    /// Start another host
     Add(At),
-    /// Let it finish, hand over and end
+    /// Stop a host gracefully: it finishes, hands over and exits
     Stop(Named),
-    /// Kill it, as a power failure would
+    /// Kill a host, as a power failure would
     Kill(Named),
-    /// Stop it in its tracks: beyond its lease it is fenced
+    /// Freeze a host; it is fenced once its leases have expired
     Pause(Named),
-    /// Let a paused one go on
+    /// Continue a paused host
     Resume(Named),
-    /// Make it slower by so many milliseconds a batch; 0 makes it fast again
+    /// Delay each batch of a host by this number of milliseconds; 0 removes the delay
     Slow {
         #[command(flatten)]
         which: Named,
-        /// Milliseconds
+        /// Delay of each batch, in milliseconds
         #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
         by: u32,
     },
@@ -118,7 +119,7 @@ pub(crate) enum HostAction {
 
 #[derive(Args)]
 pub(crate) struct Named {
-    /// Such as host-3
+    /// Name of the host, such as host-3
     pub(crate) host: String,
     #[command(flatten)]
     pub(crate) at: At,
@@ -127,7 +128,7 @@ pub(crate) struct Named {
 /// Where the demo runs.
 #[derive(Args)]
 pub(crate) struct At {
-    /// The address of its page
+    /// Address of the demo's web page
     #[arg(long, value_name = "ADDR", default_value = PAGE)]
     pub(crate) page: SocketAddr,
 }
@@ -156,5 +157,9 @@ pub(crate) struct DemoHost {
 
 fn speed(given: &str) -> Result<f64, String> {
     let speed: f64 = given.parse().map_err(|_| "write a number, such as 1 or 10".to_owned())?;
-    if (0.01..=1_000.0).contains(&speed) { Ok(speed) } else { Err("from 0.01 to 1000".to_owned()) }
+    if (0.01..=1_000.0).contains(&speed) {
+        Ok(speed)
+    } else {
+        Err("write a number from 0.01 to 1000".to_owned())
+    }
 }

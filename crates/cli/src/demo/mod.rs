@@ -68,11 +68,15 @@ async fn start(options: Run) -> Result<(), BoxError> {
     let summary = tokio::select! {
         biased;
         summary = ephor_homes::run::run(demo, stopped) => summary?,
-        () = hurried => return Err("ended at once: what was sent was not waited for".into()),
+        () = hurried => return Err("stopped immediately, without waiting until all readings were processed".into()),
     };
     // The reader of stdout may have ended by the same Ctrl-C.
     drop(writeln!(std::io::stdout(), "{summary}"));
-    if summary.is_right() { Ok(()) } else { Err("what the results say differs from what was sent".into()) }
+    if summary.is_right() {
+        Ok(())
+    } else {
+        Err("the results differ from the readings that were sent".into())
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the outermost shell: people count real seconds")]

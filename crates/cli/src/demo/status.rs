@@ -14,7 +14,7 @@ pub(super) async fn city(at: &At) -> Result<(), BoxError> {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let audit = &city["audit"];
     let mut text = format!(
-        "{} readings a second, the newest {} old; sent {}, in the results {}, homes behind {}\n",
+        "{} readings a second, the newest is {} old; sent {}, in the results {}, homes not up to date {}\n",
         thousands(city["rate"].as_f64().unwrap_or(0.0) as u64),
         city["age"].as_u64().map_or("unknown".into(), |age| format!("{age} ms")),
         thousands(number(&audit["sent"])),
@@ -59,7 +59,7 @@ fn owned(fleet: &Value, group: usize, host: &str) -> String {
 
 pub(super) async fn home(at: &At, home: u32) -> Result<(), BoxError> {
     let home = remote::get(at.page, &format!("/api/home/{home}")).await?;
-    let away = if home["armed"].as_bool() == Some(true) { "away" } else { "in" };
+    let away = if home["armed"].as_bool() == Some(true) { "away" } else { "at home" };
     say(&format!("home {}, partition {}, the people are {away}\n", home["home"], home["partition"]))?;
     let mut table = Table::new(&["sensor", "room", "says", "battery"]);
     for sensor in home["sensors"].as_array().into_iter().flatten() {
@@ -73,7 +73,7 @@ pub(super) async fn home(at: &At, home: u32) -> Result<(), BoxError> {
     }
     table.print(Output::Table)?;
     for alarm in home["alarms"].as_array().into_iter().flatten() {
-        let over = if alarm["open"].as_bool() == Some(true) { "" } else { ", over" };
+        let over = if alarm["open"].as_bool() == Some(true) { "" } else { ", ended" };
         say(&format!("alarm: {}{over}\n", alarm["what"].as_str().unwrap_or_default()))?;
     }
     Ok(())

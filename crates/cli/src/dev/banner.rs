@@ -17,6 +17,7 @@ use ephor_wire::sas::{Claims, SharedKey};
 
 use super::certificate;
 use super::keys::{self, Keys};
+use crate::tools::table::counted;
 
 pub(super) struct Banner<'a> {
     pub(super) amqp: SocketAddr,
@@ -60,10 +61,13 @@ impl Banner<'_> {
         }
         match self.certificate {
             Some(certificate::Source::Made(pem)) => {
-                line("trust", format!("{}, the certificate (PEM) for clients over TLS", pem.display()))?;
+                line(
+                    "trust",
+                    format!("{}, the certificate (PEM) that TLS clients must trust", pem.display()),
+                )?;
             }
             Some(certificate::Source::Own(pem)) => {
-                line("cert", format!("{}, read again when it changes", pem.display()))?;
+                line("cert", format!("{}, reloaded when it changes", pem.display()))?;
             }
             None => {}
         }
@@ -72,10 +76,8 @@ impl Banner<'_> {
         for hub in &namespace.hubs_open() {
             let hub = hub.describe();
             let groups: Vec<&str> = hub.groups.iter().map(|group| group.as_str()).collect();
-            line(
-                "hub",
-                format!("{}, {} partitions, groups {}", hub.name, hub.partitions, groups.join(", ")),
-            )?;
+            let partitions = counted(hub.partitions as usize, "partition");
+            line("hub", format!("{}, {partitions}, groups {}", hub.name, groups.join(", ")))?;
         }
         for (hub, reason) in namespace.broken() {
             line("BROKEN", format!("{hub}: {reason}"))?;
@@ -110,10 +112,10 @@ impl Banner<'_> {
         match &self.keys.from {
             keys::Source::Development => {}
             keys::Source::KeyFile(file) => {
-                writeln!(text, "  with the key in {} in place of the word hidden", file.display())?;
+                writeln!(text, "  replace the word hidden with the key in {}", file.display())?;
             }
             keys::Source::List(file) => {
-                writeln!(text, "  with a name and its key from {} in place of these", file.display())?;
+                writeln!(text, "  replace name and key with those of a line in {}", file.display())?;
             }
         }
         Ok(())
@@ -184,7 +186,7 @@ impl Banner<'_> {
             Durability::PageCache => {
                 format!("{data}, survives restarts; a power failure may lose the newest events")
             }
-            Durability::Memory => "in memory, forgotten at the end".to_owned(),
+            Durability::Memory => "in memory, lost when the hub stops".to_owned(),
         }
     }
 }

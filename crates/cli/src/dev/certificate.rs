@@ -47,15 +47,21 @@ pub(super) fn own(options: &Dev) -> Result<Option<Certificate>, BoxError> {
         let (from, key) = (Source::Own(cert.clone()), Some(key.clone()));
         return Ok(Some(Certificate { tls, from, key, _until_the_end: None }));
     }
-    if address.ip().is_unspecified() && options.names.is_empty() {
+    if address.ip().is_unspecified() && options.names.iter().all(|name| is_loopback(name)) {
         return Err(format!(
-            "--amqps {address} serves other machines, and the certificate would be for localhost alone, so that none of \
-             them could verify it; add --name HOST with the name or address by which clients reach this machine, or \
-             give a certificate of your own with --cert FILE --cert-key FILE"
+            "--amqps {address} serves other machines, but the development certificate would be for localhost \
+             only, and clients could not verify it; add --name HOST with the name or address by which \
+             clients reach this machine, or use your own certificate with --cert FILE --cert-key FILE"
         )
         .into());
     }
     Ok(None)
+}
+
+/// True for a name that other machines cannot use for this one.
+fn is_loopback(name: &str) -> bool {
+    let address = name.parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Loads or generates the development certificate.
@@ -63,14 +69,16 @@ pub(super) fn for_development(options: &Dev, address: SocketAddr) -> Result<Cert
     let (folder, until_the_end) = match options.memory {
         true => {
             let made = tempfile::Builder::new().prefix("ephor-").tempdir();
-            let folder = made.map_err(|error| format!("cannot make a folder for a certificate: {error}"))?;
+            let folder =
+                made.map_err(|error| format!("cannot create a folder for the certificate: {error}"))?;
             (folder.path().to_owned(), Some(folder))
         }
         false => (options.data.join(FOLDER), None),
     };
     let (folder, names) = place(&folder, address.ip(), &options.names);
-    std::fs::create_dir_all(&folder)
-        .map_err(|error| format!("cannot make {} for certificates: {error}", folder.display()))?;
+    std::fs::create_dir_all(&folder).map_err(|error| {
+        format!("cannot create the folder {} for certificates: {error}", folder.display())
+    })?;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (tls, pem) = Tls::for_development(&folder, &names)?;
     let pem = std::path::absolute(&pem).unwrap_or(pem);
@@ -107,14 +115,14 @@ pub(super) async fn keep_fresh<T>(certificate: &Certificate) -> T {
         let problem = match looked.await {
             Ok(Ok(false)) => None,
             Ok(Ok(true)) => {
-                say("the certificate was replaced: who connects from now on is shown the new one");
+                say("the certificate was replaced: new connections get the new one");
                 None
             }
             Ok(Err(error)) => Some(error),
             Err(error) => Some(error.to_string()),
         };
         if let Some(problem) = problem.as_ref().filter(|problem| said.as_ref() != Some(*problem)) {
-            say(&format!("the certificate cannot be read again, so the old one is still shown: {problem}"));
+            say(&format!("cannot reload the certificate, so the old one stays in use: {problem}"));
         }
         said = problem;
     }
@@ -128,6 +136,16 @@ async fn pause() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_other_machines_cannot_use() {
+        for name in ["localhost", "LOCALHOST", "127.0.0.1", "127.8.8.8", "::1"] {
+            assert!(is_loopback(name), "{name}");
+        }
+        for name in ["hub.example", "10.0.0.7", "localhost.example", "fe80::1"] {
+            assert!(!is_loopback(name), "{name}");
+        }
+    }
 
     #[test]
     fn one_certificate_for_this_machine_and_one_for_each_other_name() {

@@ -22,11 +22,11 @@ const UNHEALTHY: &str = "Service not available. Please try after some time.";
 const UNKNOWN: &str = r#"{"status":"not found","message":"There is only GET /health."}"#;
 
 /// The maximum length of a request that is answered.
-const LONGEST_REQUEST: usize = 8 << 10;
+const MAX_REQUEST_LENGTH: usize = 8 << 10;
 /// The time limit for a request and its answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The maximum number of concurrent connections; one more evicts the oldest.
-const MOST_AT_A_TIME: usize = 256;
+const MAX_CONNECTIONS: usize = 64;
 /// The pause after `accept` failed, for example because too many files are open.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 
@@ -73,7 +73,7 @@ async fn serve_with(
 /// Evicts the oldest connections, so that idle ones do not block new ones.
 fn make_room(places: &mut VecDeque<AbortHandle>) {
     places.retain(|place| !place.is_finished());
-    while places.len() >= MOST_AT_A_TIME {
+    while places.len() >= MAX_CONNECTIONS {
         if let Some(oldest) = places.pop_front() {
             oldest.abort();
         }
@@ -96,7 +96,7 @@ async fn answer(mut stream: TcpStream, health: &Health) -> std::io::Result<()> {
         let mut part = [0; 1024];
         let read = stream.read(&mut part).await?;
         request.extend_from_slice(&part[..read]);
-        if read == 0 || request.len() > LONGEST_REQUEST {
+        if read == 0 || request.len() > MAX_REQUEST_LENGTH {
             return Ok(());
         }
     }
@@ -177,7 +177,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let asked = async {
             let mut silent = Vec::new();
-            for _ in 0..MOST_AT_A_TIME {
+            for _ in 0..MAX_CONNECTIONS {
                 silent.push(TcpStream::connect(address).await.unwrap());
             }
             let mut newcomer = TcpStream::connect(address).await.unwrap();
@@ -187,7 +187,7 @@ mod tests {
             assert!(answer.ends_with(HEALTHY), "{answer}");
             assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "the oldest is gone");
             let still_there = silent[1].try_read(&mut [0]).unwrap_err().kind();
-            assert_eq!(still_there, std::io::ErrorKind::WouldBlock, "and nobody else");
+            assert_eq!(still_there, std::io::ErrorKind::WouldBlock, "and no other connection");
         };
         let enough = Duration::from_secs(60);
         #[expect(clippy::disallowed_methods, reason = "a test that hangs shall fail")]

@@ -9,6 +9,7 @@ use ephor_hub::config::{ConfigFile, DEFAULT_PARTITIONS};
 use ephor_hub::{Durability, HubConfig, HubError, LocalNamespace, NamespaceConfig};
 
 use crate::arguments::Dev;
+use crate::tools::table::counted;
 
 /// The hub that is created if none is asked for.
 const FIRST_HUB: &str = "homes";
@@ -71,7 +72,7 @@ fn check_groups(config: &NamespaceConfig, options: &Dev) -> Result<(), BoxError>
         }
         asked.validate().map_err(|error| wrong(&error))?;
         if all_known && !makes(config, hub) {
-            return Err(wrong(&format!("there is no hub {hub:?}")).into());
+            return Err(wrong(&format!("there is no hub {hub:?}; create it with --hub {hub}")).into());
         }
     }
     Ok(())
@@ -110,18 +111,20 @@ impl Wanted {
         let (name, wanted) = (&self.hub.name, self.hub.partitions);
         match wanted.cmp(&present) {
             Ordering::Less if self.counted => notes.push(format!(
-                "{name} keeps its {present} partitions, although {wanted} are asked for: a hub never shrinks"
+                "{name} keeps its {present} partitions instead of {wanted}: a hub cannot shrink"
             )),
             Ordering::Greater if self.counted && grow => {
                 notes.push(format!(
-                    "{name} grew from {present} to {wanted} partitions for good; keys choose other partitions from now on"
+                    "{name} grew from {present} to {wanted} partitions permanently; keys map to other \
+                     partitions from now on"
                 ));
                 return Ok(wanted);
             }
             Ordering::Greater if self.counted => {
+                let has = counted(present as usize, "partition");
                 return Err(format!(
-                    "the hub {name} has {present} partitions, and {wanted} are asked for; to grow is for good, and keys \
-                     choose other partitions from then on: add --grow to do it, or ask for {present}, as in --hub \
+                    "the hub {name} has {has}, but {wanted} are requested; growth is permanent, and keys map to \
+                     other partitions afterwards: add --grow to do it, or request {present}, as in --hub \
                      {name}:{present}"
                 ));
             }
@@ -173,7 +176,7 @@ pub(super) fn ensure_groups(namespace: &LocalNamespace, groups: &[String]) -> Re
         match namespace.hub(hub).and_then(|hub| hub.create_group(group)) {
             Ok(_) => {}
             Err(HubError::Broken { name, .. }) => {
-                notes.push(format!("--group {given} was not made: the hub {name} cannot be opened"));
+                notes.push(format!("--group {given} was not created: the hub {name} cannot be opened"));
             }
             Err(error) => return Err(format!("--group {given}: {error}").into()),
         }
@@ -216,7 +219,7 @@ mod tests {
         assert!(refused.as_ref().is_err_and(|error| error.contains("--grow")), "{refused:?}");
         assert_eq!(count, 8);
         let (notes, count) = ensure("meters:4", true);
-        assert!(notes.as_ref().is_ok_and(|notes| notes[0].contains("never shrinks")), "{notes:?}");
+        assert!(notes.as_ref().is_ok_and(|notes| notes[0].contains("cannot shrink")), "{notes:?}");
         assert_eq!(count, 8);
         let (notes, count) = ensure("meters:16", true);
         assert!(notes.as_ref().is_ok_and(|notes| notes[0].contains("from 8 to 16")), "{notes:?}");

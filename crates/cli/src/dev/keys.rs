@@ -18,7 +18,7 @@ use crate::secret_file;
 const ENVIRONMENT: &str = "EPHOR_KEY_FILE";
 
 /// The maximum size of a list: as many keys as are allowed, each with a long name, a long hub and a comment.
-const LONGEST_LIST: usize = MAX_KEYS * 2048;
+const MAX_LIST_LENGTH: usize = MAX_KEYS * 2048;
 
 /// The keys, and their origin.
 pub(super) struct Keys {
@@ -50,7 +50,7 @@ impl Keys {
         };
         match (&options.keys, key_file) {
             (Some(file), _) => {
-                let keys = read(file, LONGEST_LIST, parse_keys);
+                let keys = read(file, MAX_LIST_LENGTH, parse_keys);
                 let keys = keys.map_err(|error| format!("--keys {error}"))?;
                 Ok(Self { keys, from: Source::List(file.clone()) })
             }
@@ -69,7 +69,11 @@ impl Keys {
     pub(super) fn notes(&self, namespace: &LocalNamespace) -> Vec<String> {
         let missing = |key: &SharedKey| {
             let hub = key.hub.as_ref().filter(|hub| namespace.hub(hub.as_str()).is_err())?;
-            Some(format!("the key {:?} is for the hub {hub:?}, which is not there", key.name))
+            Some(format!(
+                "the key {:?} is for the hub {hub:?}, which does not exist: correct the name, or create the \
+                 hub",
+                key.name
+            ))
         };
         self.keys.iter().filter_map(missing).collect()
     }

@@ -34,7 +34,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     let Configuration { namespace: config, hubs: wanted, mut notes } = hubs::configuration(&options)?;
     // Connections count against the limit of open files.
     if let Err(error) = ephor_gateway::raise_open_file_limit() {
-        notes.push(format!("the limit of open files stays as it is: {error}"));
+        notes.push(format!("cannot raise the limit of open files: {error}"));
     }
     let keys = Keys::chosen(&options)?;
     let own_certificate = certificate::own(&options)?;
@@ -154,8 +154,8 @@ pub(crate) async fn interrupted() {
 fn advised(error: ServeError) -> BoxError {
     match error {
         ServeError::Insecure { address, missing } => format!(
-            "{address} can be reached from other machines, and {missing}; use --amqps with --key-file or --keys, listen \
-             on 127.0.0.1, or add --allow-insecure if nobody else is in that network"
+            "{address} can be reached from other machines, and {missing}; use --amqps with --key-file or \
+             --keys, listen on 127.0.0.1, or add --allow-insecure if you trust everybody on that network"
         )
         .into(),
         other => other.into(),
@@ -167,10 +167,12 @@ fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, BoxError> {
         let (ip, port) = (address.ip(), address.port());
         let hint = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                format!("; something else listens there: stop it, or give {option} {ip}:0 for a free port")
+                format!(
+                    "; another program listens there: stop it, or use {option} {ip}:0 to pick a free port"
+                )
             }
             std::io::ErrorKind::PermissionDenied => {
-                format!("; a port below 1024 needs rights, and {port} is one")
+                format!("; port {port} is below 1024 and needs special rights: use a port from 1024 on")
             }
             _ => String::new(),
         };

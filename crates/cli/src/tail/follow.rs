@@ -1,22 +1,23 @@
 //! Reads one partition until the output is closed, and reopens receivers that fail.
 //!
 //! A receiver recovers from lost links by itself. This handles what it cannot recover from: another reader
-//! took over, or the hub was away for too long. Both are reported once, and so is the recovery.
+//! took over, the hub was away for too long, or it was created again. Each is reported once, and so is the
+//! recovery. Positions of a hub mean nothing in one that was created again, which is read from its beginning.
 
 use std::time::Duration;
 
 use ephor_core::event::Event;
-use ephor_core::ids::PartitionId;
+use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::position::StartPosition;
-use ephor_core::source::{EventSource, OpenRequest, ReceiveError, Receiver, SourceError};
-use ephor_eventhubs::EventHubs;
+use ephor_core::source::{EventSource, HubProperties, OpenRequest, ReceiveError, Receiver, SourceError};
+use ephor_eventhubs::{EventHubs, LogReplaced};
 use tokio::sync::mpsc;
 
 use super::{AHEAD, say};
 
 /// The pause before the first attempt to reopen; it doubles with each further one.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// An event and its partition.
 pub(super) type Found = (PartitionId, Event);
@@ -42,23 +43,63 @@ pub(super) async fn follow(
     found: mpsc::Sender<Found>,
 ) {
     let partition = request.partition;
-    let mut pause = SHORTEST_PAUSE;
+    let mut log = receiver.log();
+    let mut pause = MIN_PAUSE;
     loop {
         let before = request.start.clone();
         let Err(error) = read(receiver, &mut request, &found).await else { return };
         if request.start != before {
-            pause = SHORTEST_PAUSE;
+            pause = MIN_PAUSE;
         }
-        say(&format!("partition {partition}: {error}; trying again"));
+        match replaced_by(&error) {
+            Some(is) => begin_again(&mut request, &mut log, is),
+            None => say(&format!("partition {partition}: {error}; trying again")),
+        }
         receiver = loop {
             wait(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            if let Ok(opened) = hub.open(request.clone()).await {
+            pause = (pause * 2).min(MAX_PAUSE);
+            if let Some(opened) = reopen(&hub, &mut request, &mut log).await {
                 break opened;
             }
         };
         say(&format!("partition {partition}: reading again"));
     }
+}
+
+/// Opens a receiver at the position of the request, or at the beginning if the hub has another log by now; none
+/// if that failed, or the hub was created again in the middle of it.
+async fn reopen(
+    hub: &EventHubs,
+    request: &mut OpenRequest,
+    log: &mut Option<LogId>,
+) -> Option<Box<dyn Receiver>> {
+    if let Ok(HubProperties { log: Some(is), .. }) = hub.hub_properties().await
+        && log.as_ref().is_some_and(|was| *was != is)
+    {
+        begin_again(request, log, is);
+    }
+    let receiver = hub.open(request.clone()).await.ok()?;
+    let is = receiver.log();
+    if matches!((&*log, &is), (Some(was), Some(is)) if was != is) {
+        return None;
+    }
+    *log = is.or_else(|| log.take());
+    Some(receiver)
+}
+
+fn begin_again(request: &mut OpenRequest, log: &mut Option<LogId>, is: LogId) {
+    request.start = StartPosition::Earliest;
+    *log = Some(is);
+    say(&format!(
+        "partition {}: the hub was deleted and created again; reading the new one from its beginning",
+        request.partition
+    ));
+}
+
+/// The log that the hub has now, if that is why the receiver ended.
+fn replaced_by(error: &ReceiveError) -> Option<LogId> {
+    let ReceiveError::Source(SourceError::Unavailable(cause)) = error else { return None };
+    cause.downcast_ref::<LogReplaced>().map(|replaced| replaced.is.clone())
 }
 
 /// Forwards events until the receiver fails or the channel is closed. The next receiver starts after the last

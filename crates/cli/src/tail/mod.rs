@@ -17,8 +17,8 @@ use crate::arguments::Tail;
 use crate::connection;
 use crate::tools::arguments::Output;
 
-/// The maximum number of events that wait to be printed.
-const AHEAD: usize = 1_000;
+/// The maximum number of events that wait to be printed. They may be large.
+const AHEAD: usize = 64;
 
 pub(crate) async fn run(options: Tail) -> Result<(), BoxError> {
     let hub = connection::open(&options.of, &options.hub)?;
@@ -55,8 +55,9 @@ fn kept_out(error: OpenError, options: &Tail) -> BoxError {
     let OpenError::Refused { message, .. } = &error else { return error.into() };
     let Tail { hub, group, .. } = options;
     format!(
-        "a host reads {hub} in the group {group}, and keeps other readers out of it; give tail a group of its own with \
-         --group NAME (with ephor dev, --group {hub}/NAME makes one). The hub said: {message}"
+        "a host reads {hub} with the consumer group {group}, which excludes other readers; use another \
+         consumer group with --group NAME (ephor dev --group {hub}/NAME creates one). The hub's message: \
+         {message}"
     )
     .into()
 }

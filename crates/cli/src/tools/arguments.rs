@@ -14,15 +14,15 @@ use crate::connection::in_file;
 
 #[derive(Subcommand)]
 pub(crate) enum GroupCommand {
-    /// All groups that have records in the store
+    /// List all groups that have records in the store
     List(List),
-    /// Who owns which partition, since when, and how far each has come
+    /// Show the owner, checkpoint and lag of each partition
     Describe(Describe),
 }
 
 #[derive(Subcommand)]
 pub(crate) enum HostCommand {
-    /// The hosts of a group
+    /// List the hosts of a group
     List(Look),
     /// Ask a host to hand over all its partitions and take no new ones
     Drain(Drain),
@@ -30,19 +30,19 @@ pub(crate) enum HostCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum CheckpointCommand {
-    /// How far a group has come in each partition
+    /// List the checkpoints of a group
     List(Look),
-    /// Move the position of a group: shows what would happen, and does it with --yes
+    /// Move the checkpoints of a group; only shows the changes unless --yes is given
     Seek(Seek),
     /// Write the checkpoints of a group as JSON, for `import`
     Export(Export),
-    /// Take over the positions of an export: shows what would happen, and does it with --yes
+    /// Import the positions of an export; only shows the changes unless --yes is given
     Import(Import),
 }
 
 #[derive(Subcommand)]
 pub(crate) enum LeaseCommand {
-    /// Who owned what, and why that changed, newest first
+    /// List the changes of owners with their reasons, newest first
     History(History),
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum LeaseCommand {
 pub(crate) struct Common {
     #[command(flatten)]
     pub(crate) store: StoreName,
-    /// Tables for people, JSON for programs
+    /// Table for people, or JSON for programs
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
 }
@@ -59,11 +59,12 @@ pub(crate) struct Common {
 /// Where leases and checkpoints live.
 #[derive(Args)]
 pub(crate) struct StoreName {
-    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or azblob://ACCOUNT/CONTAINER. A password is better in the
-    /// environment (EPHOR_STORE, or PGPASSWORD for PostgreSQL), in ~/.pgpass or in a file
+    /// URL of the store: sqlite:PATH, postgres://USER@HOST/DATABASE or azblob://ACCOUNT/CONTAINER.
+    /// Put a password into EPHOR_STORE, --store-file, or for PostgreSQL into PGPASSWORD or
+    /// ~/.pgpass
     #[arg(long, value_name = "URL", env = "EPHOR_STORE", hide_env_values = true)]
     store: Option<String>,
-    /// A file with the store's URL, which nobody else may be able to read
+    /// File with the URL of the store; other users must not be able to read it
     #[arg(long, value_name = "FILE")]
     store_file: Option<PathBuf>,
 }
@@ -115,10 +116,10 @@ impl FromStr for HubAndGroup {
 /// A group in a store.
 #[derive(Args)]
 pub(crate) struct GroupName {
-    /// The hub and the consumer group
+    /// Hub and consumer group
     #[arg(value_name = "HUB/GROUP")]
     pub(crate) group: HubAndGroup,
-    /// The namespace, if the store has groups of that name in several
+    /// Namespace of the hub; needed if the store has groups of this name in several namespaces
     #[arg(long)]
     pub(crate) namespace: Option<String>,
 }
@@ -150,9 +151,9 @@ pub(crate) struct Describe {
 pub(crate) struct Drain {
     #[command(flatten)]
     pub(crate) look: Look,
-    /// The host, by its name or by its whole id (`ephor host list` shows both)
+    /// Name or full id of the host (`ephor host list` shows both)
     pub(crate) host: String,
-    /// Take a drain back
+    /// Cancel a drain
     #[arg(long)]
     pub(crate) undo: bool,
 }
@@ -161,16 +162,17 @@ pub(crate) struct Drain {
 pub(crate) struct Seek {
     #[command(flatten)]
     pub(crate) look: Look,
-    /// Where to: earliest, latest, seq:N (event N is the next), offset:TEXT, time:2026-08-21T12:00:00Z, by:-500
+    /// New position: earliest, latest, seq:N (event N is the next), offset:TEXT,
+    /// time:2026-08-21T12:00:00Z, or by:-500
     #[arg(long, value_name = "WHERE", allow_hyphen_values = true)]
     pub(crate) to: Aim,
-    /// Only this partition; may be given several times
+    /// Move only this partition; can be repeated
     #[arg(long = "partition", value_name = "NUMBER")]
     pub(crate) partitions: Vec<u32>,
-    /// Only say what would happen, which is what happens without --yes
+    /// Only show the changes; this is the default without --yes
     #[arg(long, conflicts_with = "yes")]
     pub(crate) dry_run: bool,
-    /// Do it
+    /// Make the changes
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
@@ -183,10 +185,10 @@ pub(crate) struct Export {
     pub(crate) name: GroupName,
     #[command(flatten)]
     pub(crate) store: StoreName,
-    /// An export is JSON: it is for `import`. `ephor checkpoint list` shows the same as a table
+    /// Always JSON, for `import`; `ephor checkpoint list` shows the same as a table
     #[arg(short, long, value_enum, default_value_t = OnlyJson::Json)]
     pub(crate) output: OnlyJson,
-    /// Export what can be read even if a record cannot: positions may be missing
+    /// Export even if a record cannot be read: positions may be missing
     #[arg(long)]
     pub(crate) incomplete: bool,
 }
@@ -195,21 +197,23 @@ pub(crate) struct Export {
 pub(crate) struct Import {
     #[command(flatten)]
     pub(crate) look: Look,
-    /// The file that `export` wrote, or - for standard input
+    /// File that `export` wrote, or - for standard input
     pub(crate) file: PathBuf,
-    /// Do it
+    /// Make the changes
     #[arg(long)]
     pub(crate) yes: bool,
-    /// The connection string of the hub: with it namespace and partitions are checked before anything is written
+    /// Connection string of the hub; if given, namespace and partitions are checked before anything
+    /// is written
     #[arg(long, value_name = "STRING", env = "EPHOR_CONNECTION", hide_env_values = true)]
     pub(crate) connection: Option<String>,
-    /// A file with the connection string, which nobody else may be able to read
+    /// File with the connection string; other users must not be able to read it
     #[arg(long, value_name = "FILE")]
     pub(crate) connection_file: Option<PathBuf>,
-    /// A certificate (PEM) to trust besides the public ones, such as the one of ephor dev --amqps
+    /// Additional certificate (PEM) to trust, such as the one of ephor dev --amqps
     #[arg(long, value_name = "FILE", env = "EPHOR_TRUST")]
     pub(crate) trust: Option<PathBuf>,
-    /// Connect to another machine without TLS if the connection string says so; for networks that nobody else is in
+    /// Connect to another machine without TLS if the connection string asks for it; only for
+    /// networks that you trust
     #[arg(long)]
     pub(crate) allow_insecure: bool,
 }
@@ -218,10 +222,10 @@ pub(crate) struct Import {
 pub(crate) struct History {
     #[command(flatten)]
     pub(crate) look: Look,
-    /// Only this partition
+    /// Show only this partition
     #[arg(long, value_name = "NUMBER")]
     pub(crate) partition: Option<u32>,
-    /// At most so many changes
+    /// Maximum number of changes to show
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) last: usize,
 }

@@ -41,7 +41,7 @@ pub(crate) async fn export(options: &arguments::Export) -> Result<(), BoxError> 
     let view = place.view().await?;
     check_complete(&view, options.incomplete, place.kind)?;
     if view.checkpoints.is_empty() {
-        eprintln!("ephor: {} has no checkpoints: this export holds no positions", place.group);
+        eprintln!("ephor: {} has no checkpoints: this export contains no positions", place.group);
     }
     say(&format!("{}\n", export::write(&place.group, &view.checkpoints)))
 }
@@ -53,16 +53,16 @@ fn check_complete(view: &View, incomplete: bool, kind: Kind) -> Result<(), BoxEr
     }
     let mend = match kind {
         Kind::OldFleet => {
-            "Add --incomplete to export what can be read, and write the missing position into the file"
+            "Add --incomplete to export all other positions, and write the missing ones into the file"
         }
         _ => {
-            "Mend a checkpoint with `ephor checkpoint seek --partition NUMBER`, or add --incomplete to export what \
-             can be read"
+            "Repair a checkpoint with `ephor checkpoint seek --partition NUMBER`, or add --incomplete to \
+             export all other positions"
         }
     };
     Err(format!(
-        "nothing was exported, because not all of the group can be read: {}; an import would begin such a \
-         partition anew. {mend}",
+        "nothing was exported, because not all records of the group can be read: {}; after an import such a \
+         partition would start at the initial position. {mend}",
         view.damaged.join("; ")
     )
     .into())
@@ -91,7 +91,7 @@ pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
                 }
                 Err(error) => {
                     failed = Some(error);
-                    Cell::text("failed; those behind it are as they were")
+                    Cell::text("failed; the partitions after it were not changed")
                 }
             },
             false => Cell::none(),
@@ -103,7 +103,9 @@ pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
     }
     table.print(options.look.common.output)?;
     if !options.yes {
-        eprintln!("nothing was changed: add --yes to do it; owners will begin anew at these positions");
+        eprintln!(
+            "nothing was changed: add --yes to make these changes; the owners then restart at these positions"
+        );
     }
     failed.map_or_else(|| all_done(undone, all), Err)
 }
@@ -120,8 +122,8 @@ fn read(options: &Import) -> Result<Export, BoxError> {
     let export = export.map_err(|error| format!("{name}: {error}"))?;
     if export.checkpoints.is_empty() {
         return Err(format!(
-            "{name} holds no positions: hosts would begin as if there had never been any. Was it exported from the \
-             right store, with the right names?"
+            "{name} contains no positions: hosts would start at the initial position. Was it exported from \
+             the right store and group?"
         )
         .into());
     }
@@ -153,8 +155,8 @@ async fn ask_hub(
     if options.connection.is_none() && options.connection_file.is_none() {
         if new {
             eprintln!(
-                "ephor: the hub was not asked (--connection): its hosts will find this only if {} is letter for letter \
-                 what stands behind Endpoint=sb:// in their connection string",
+                "ephor: the namespace was not checked, because there is no --connection: hosts find these \
+                 positions only if {} is exactly the text after Endpoint=sb:// in their connection string",
                 group.namespace
             );
         }
@@ -172,7 +174,8 @@ async fn ask_hub(
         Ok(properties) => properties.partitions,
         Err(error) => {
             eprintln!(
-                "ephor: the hub does not say which partitions it has, so that was not checked: {error}"
+                "ephor: the partitions were not checked, because the properties of the hub cannot be read: \
+                 {error}"
             );
             return Ok(());
         }
@@ -189,15 +192,16 @@ fn check_namespace(group: &GroupId, theirs: &Namespace) -> Result<(), BoxError> 
         return Ok(());
     }
     Err(format!(
-        "the positions would be those of {group}, and hosts with this connection look for records of {theirs}: add \
-         --namespace {theirs} if that is the hub they are of"
+        "the positions would be stored for {group}, but hosts with this connection string look for them in \
+         the namespace {theirs}: add --namespace {theirs} if that is the right hub"
     )
     .into())
 }
 
 fn no_partition(group: &GroupId, strange: &Exported, there: usize) -> BoxError {
     let partition = strange.partition;
-    format!("{group} has no partition {partition}; it has {there}: is this the export of another hub?").into()
+    format!("{group} has no partition {partition}; it has {there} in all: is this the export of another hub?")
+        .into()
 }
 
 /// Refuses the positions of another hub, which mean nothing here. Another group of the same hub is allowed.
@@ -209,8 +213,8 @@ fn check_hub(export: &Export, options: &Import) -> Result<(), BoxError> {
     }
     let file = name(options);
     Err(format!(
-        "{file} holds positions of the hub {theirs}, which mean nothing in {ours}; if that is the same hub \
-         under another name, correct it in the file"
+        "{file} contains positions of the hub {theirs}, which are meaningless for {ours}; if both are names \
+         of the same hub, correct the name in the file"
     )
     .into())
 }
@@ -220,7 +224,7 @@ fn check_partitions(export: &Export, view: &View, place: &Place) -> Result<(), B
     let known = partitions(view, &[]);
     let strange = export.checkpoints.iter().find(|exported| !known.contains(&exported.partition));
     match strange {
-        Some(strange) if view.founding.is_some() => Err(no_partition(&place.group, strange, known.len())),
+        Some(strange) if view.origin.is_some() => Err(no_partition(&place.group, strange, known.len())),
         _ => Ok(()),
     }
 }

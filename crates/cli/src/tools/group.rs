@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::arguments::{Describe, List, Output};
 use super::place::{self, Place, same_namespace};
-use super::table::{Cell, SINCE_RESTART, Table, object, pretty, say, thousands, words};
+use super::table::{Cell, SINCE_RESTART, Table, counted, object, plural, pretty, say, thousands, words};
 use crate::connection;
 
 pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
@@ -40,7 +40,7 @@ pub(crate) async fn describe(options: &Describe) -> Result<(), BoxError> {
     let place = Place::find(&options.look.name, &options.look.common.store).await?;
     let view = place.view().await?;
     let hub = ask_hub(options, &place).await.unwrap_or_else(|error| {
-        eprintln!("ephor: nothing is known of the hub, so neither latest nor lag: {error}");
+        eprintln!("ephor: the hub cannot be read, so latest and lag are unknown: {error}");
         Vec::new()
     });
     let rows: Vec<Row> = partitions(&view, &hub).into_iter().map(|id| Row::of(id, &view, &hub)).collect();
@@ -64,10 +64,10 @@ async fn ask_hub(options: &Describe, place: &Place) -> Result<Vec<PartitionPrope
 
 /// All partitions that the store or the hub knows.
 pub(crate) fn partitions(view: &View, hub: &[PartitionProperties]) -> BTreeSet<PartitionId> {
-    let founding = view.founding.iter().flat_map(|founding| founding.partitions.iter().copied());
+    let origin = view.origin.iter().flat_map(|origin| origin.partitions.iter().copied());
     let leases = view.leases.iter().map(|lease| lease.partition);
     let checkpoints = view.checkpoints.iter().map(|(partition, _)| *partition);
-    founding.chain(leases).chain(checkpoints).chain(hub.iter().map(|partition| partition.id)).collect()
+    origin.chain(leases).chain(checkpoints).chain(hub.iter().map(|partition| partition.id)).collect()
 }
 
 fn alive(view: &View) -> usize {
@@ -138,8 +138,8 @@ impl Row {
             return format!("expired {} ago", words(late));
         }
         match self.host {
-            Some(HostState::Draining) => "owned, its host drains".into(),
-            Some(HostState::Unfit) => "owned, its host is unfit".into(),
+            Some(HostState::Draining) => "owned, its host is draining".into(),
+            Some(HostState::Unhealthy) => "owned, its host is unfit".into(),
             _ => format!("owned, renewed {} ago", words(lease.age)),
         }
     }
@@ -179,21 +179,24 @@ fn summary(place: &Place, view: &View, rows: &[Row]) -> String {
     let group = &place.group;
     let owned = rows.iter().filter(|row| row.is_owned()).count();
     let lag = match total_lag(rows) {
-        Some((events, Some(time))) => format!("lag {} events ({})", thousands(events), words(time)),
-        Some((events, None)) => format!("lag {} events", thousands(events)),
+        Some((events, time)) => {
+            let time = time.map_or(String::new(), |time| format!(" ({})", words(time)));
+            format!("lag {} {}{time}", thousands(events), plural(events, "event"))
+        }
         None => "lag unknown".into(),
     };
     let unheard = match unheard(view) {
         0 => String::new(),
-        unheard => format!(" ({unheard} not heard {SINCE_RESTART})"),
+        unheard => format!(" ({unheard} without a heartbeat {SINCE_RESTART})"),
     };
     format!(
-        "{} on {} ({})   {} hosts{unheard}   {owned}/{} partitions owned   {lag}",
+        "{} on {} ({})   {}{unheard}   {owned}/{} {} owned   {lag}",
         group.group,
         group.hub,
         group.namespace,
-        alive(view),
-        rows.len()
+        counted(alive(view), "host"),
+        rows.len(),
+        plural(rows.len() as u64, "partition")
     )
 }
 
@@ -248,9 +251,9 @@ mod tests {
             age: Duration::from_secs(age),
             age_known,
             version: LeaseVersion::revision(1),
-            previous: None,
-            quiet: Duration::ZERO,
-            heir: None,
+            previous_owner: None,
+            takeover_delay: Duration::ZERO,
+            successor: None,
         };
         let record = HostRecord {
             id,
@@ -273,7 +276,7 @@ mod tests {
         for (age, age_known, state, counted) in [
             (2, true, "owned, renewed 2.0 s ago", (1, 0)),
             (40, true, "expired 10 s ago", (0, 0)),
-            (0, false, "owned, not renewed since the store's restart", (0, 1)),
+            (0, false, "owned, not renewed since the store restarted", (0, 1)),
         ] {
             let view = view(age, age_known);
             assert_eq!(Row::of(PartitionId(0), &view, &[]).state(), state);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ephor_core::BoxError;
 use ephor_core::host_record::HostState;
 use ephor_core::ids::HostId;
-use ephor_core::store::{HostEntry, HostOrders};
+use ephor_core::store::{DesiredState, HostEntry};
 
 use super::arguments::{Drain, Look, Output};
 use super::place::Place;
@@ -38,16 +38,16 @@ fn table(hosts: &[HostEntry]) -> Table {
 
 fn state(host: &HostEntry) -> String {
     if !host.age_known {
-        return format!("not heard {SINCE_RESTART}");
+        return format!("no heartbeat {SINCE_RESTART}");
     }
     if let Some(silent) = silence(host) {
-        return format!("silent for {}", words(silent));
+        return format!("no heartbeat for {}", words(silent));
     }
     match host.record.state {
         HostState::Active => "active",
         HostState::Standby => "standby",
         HostState::Draining => "draining",
-        HostState::Unfit => "unfit",
+        HostState::Unhealthy => "unfit",
     }
     .into()
 }
@@ -61,8 +61,9 @@ fn silence(host: &HostEntry) -> Option<Duration> {
 pub(crate) async fn drain(options: &Drain) -> Result<(), BoxError> {
     let place = Place::find(&options.look.name, &options.look.common.store).await?;
     let hosts = place.view().await?.hosts;
-    let orders = HostOrders { drain: !options.undo };
-    let ordered = ephor::admin::order(&*place.store, &place.group, &options.host, orders).await?;
+    let desired = DesiredState { drain: !options.undo };
+    let ordered =
+        ephor::admin::set_desired_state(&*place.store, &place.group, &options.host, desired).await?;
     let silence = |id: &HostId| hosts.iter().find(|host| host.record.id == *id).and_then(silence);
     let ordered: Vec<Ordered> = ordered.into_iter().map(|id| (id.clone(), silence(&id))).collect();
     match options.look.common.output {
@@ -72,7 +73,7 @@ pub(crate) async fn drain(options: &Drain) -> Result<(), BoxError> {
                 table.row(vec![
                     Cell::text(&id.name),
                     Cell::text(id),
-                    Cell::both(orders.drain, orders.drain),
+                    Cell::both(desired.drain, desired.drain),
                     Cell::or_none(silent.map(Cell::duration)),
                 ]);
             }
@@ -80,35 +81,35 @@ pub(crate) async fn drain(options: &Drain) -> Result<(), BoxError> {
         }
         Output::Table => {
             for (id, silent) in &ordered {
-                say(&format!("{}\n", told(id, orders, *silent)))?;
+                say(&format!("{}\n", told(id, desired, *silent)))?;
             }
         }
     }
     heard(&options.host, &ordered)
 }
 
-/// A host that got an order, and the time since its last heartbeat if it is considered dead.
+/// A host whose desired state was set, and the time since its last heartbeat if it is considered dead.
 type Ordered = (HostId, Option<Duration>);
 
-/// Fails if no living host gets the order.
+/// Fails if no living host gets its new desired state.
 fn heard(host: &str, ordered: &[Ordered]) -> Result<(), BoxError> {
     match ordered.iter().all(|(_, silent)| silent.is_some()) {
-        true => Err(format!("{host} is dead: nobody hears what is wanted of it").into()),
+        true => Err(format!("{host} is dead and cannot receive the request").into()),
         false => Ok(()),
     }
 }
 
-/// Describes the effect of an order.
-fn told(id: &HostId, orders: HostOrders, silent: Option<Duration>) -> String {
-    let what = match orders.drain {
+/// Describes the effect of a new desired state.
+fn told(id: &HostId, desired: DesiredState, silent: Option<Duration>) -> String {
+    let what = match desired.drain {
         true => "is asked to hand over all its partitions",
         false => "may take partitions again",
     };
     match silent {
-        None => format!("{id} {what}; it hears of it with its next heartbeat"),
+        None => format!("{id} {what}; it receives the request with its next heartbeat"),
         Some(silent) => format!(
-            "{id} has been silent for {} and is taken for dead: it {what} and hears of it only if it comes back; others \
-             take its partitions over when its leases run out, if they have not yet",
+            "{id} has sent no heartbeat for {} and is considered dead: it {what}, but receives the request \
+             only if it comes back; other hosts take over its partitions when its leases expire",
             words(silent)
         ),
     }
@@ -140,8 +141,8 @@ mod tests {
     #[test]
     fn nobody_is_called_active_whose_age_is_not_known() {
         assert_eq!(state(&entry(0, true)), "active");
-        assert_eq!(state(&entry(90, true)), "silent for 1m30s");
-        assert_eq!(state(&entry(0, false)), "not heard since the store's restart");
+        assert_eq!(state(&entry(90, true)), "no heartbeat for 1m30s");
+        assert_eq!(state(&entry(0, false)), "no heartbeat since the store restarted");
         let heard = |entry| table(&[entry]).json()[0]["heard"].clone();
         assert_eq!((heard(entry(3, true)), heard(entry(0, false))), (3.0.into(), serde_json::Value::Null));
     }
@@ -149,19 +150,17 @@ mod tests {
     #[test]
     fn who_drains_a_dead_host_is_told_that_it_is_dead() {
         let id = entry(0, true).record.id;
-        let drain = HostOrders { drain: true };
+        let drain = DesiredState { drain: true };
         assert_eq!(silence(&entry(30, true)), None);
-        assert_eq!(silence(&entry(90, false)), None, "nobody knows");
+        assert_eq!(silence(&entry(90, false)), None, "the age is unknown");
         let silent = silence(&entry(163, true));
         let text = told(&id, drain, silent);
-        assert!(text.contains("silent for 2m43s and is taken for dead"), "{text}");
+        assert!(text.contains("no heartbeat for 2m43s and is considered dead"), "{text}");
         assert!(!text.contains("next heartbeat"), "{text}");
         let text = told(&id, drain, None);
-        assert!(
-            text.ends_with(
-                "is asked to hand over all its partitions; it hears of it with its next heartbeat"
-            )
-        );
+        assert!(text.ends_with(
+            "is asked to hand over all its partitions; it receives the request with its next heartbeat"
+        ));
         let (alive, dead) = ((id.clone(), None), (id, silent));
         assert!(heard("vm-1", &[alive.clone(), dead.clone()]).is_ok());
         assert!(heard("vm-1", &[dead]).unwrap_err().to_string().contains("vm-1 is dead"));

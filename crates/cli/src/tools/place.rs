@@ -49,8 +49,8 @@ impl Kind {
             return Ok(());
         }
         Err(format!(
-            "{url} is the container of an old Event Processor Host, which is only read: `ephor checkpoint export` its \
-             positions, and `import` them into another store"
+            "{url} is the container of an old Event Processor Host, which is read-only: export its positions \
+             with `ephor checkpoint export`, and `import` them into another store"
         )
         .into())
     }
@@ -60,12 +60,12 @@ impl Kind {
         match self {
             Self::Database => "",
             Self::Blobs => {
-                "; if this is the container of an old Event Processor Host, say so, and of which hub: \
-                 layout=eph, namespace=… and hub=… in the URL"
+                "; if this is the container of an old Event Processor Host, add layout=eph, namespace=… and \
+                 hub=… to the URL"
             }
             Self::OldFleet => {
-                "; if an old Event Processor Host had a prefix (storageBlobPrefix), write it behind the container; if \
-                 these are the blobs of a present SDK, go without layout=eph"
+                "; if the old Event Processor Host used a prefix (storageBlobPrefix), add it after the \
+                 container's name; if these are blobs of a current SDK, try without layout=eph"
             }
         }
     }
@@ -79,7 +79,7 @@ impl Place {
         let store = open(&url).await?;
         let groups = store.groups().await?;
         if let Some(group) = other_case(&groups, look) {
-            eprintln!("ephor: here it is written {}/{}", group.hub, group.group);
+            eprintln!("ephor: the store spells this group {}/{}", group.hub, group.group);
             return Ok(Self { store, group, kind });
         }
         let group = choose(&groups, look, kind)?;
@@ -130,12 +130,12 @@ impl Place {
             Some(store) => store,
             None if make => ephor_stores::open(&url).await?,
             None => {
-                eprintln!("ephor: there is no store at {url} yet: it would be made");
+                eprintln!("ephor: there is no store at {url} yet: --yes creates it");
                 Arc::new(MemoryStore::default())
             }
         };
         if !is_there {
-            eprintln!("ephor: the store has no records of {group} yet: they begin with these");
+            eprintln!("ephor: the store has no records of {group} yet: these positions are the first");
         }
         Ok(Self { store, group, kind })
     }
@@ -143,7 +143,7 @@ impl Place {
     pub(crate) async fn view(&self) -> Result<View, BoxError> {
         let view = self.store.view(&self.group).await?;
         for damage in &view.damaged {
-            eprintln!("ephor: a record cannot be read and is left out: {damage}");
+            eprintln!("ephor: a record cannot be read and is omitted: {damage}");
         }
         Ok(view)
     }
@@ -157,8 +157,9 @@ pub(crate) fn same_namespace(group: &GroupId, hub: &dyn EventSource) -> Result<(
         return Ok(());
     }
     Err(format!(
-        "{group} is of the namespace {ours}, and the connection leads to {theirs}: give the connection string of \
-         {ours}; if they are one, hosts with this connection look for records of {theirs}"
+        "{group} is in the namespace {ours}, but the connection string is for {theirs}: use the connection \
+         string of {ours}; if both are names of one namespace, hosts with this connection string keep their \
+         records under {theirs}"
     )
     .into())
 }
@@ -169,10 +170,12 @@ pub(crate) async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, BoxError> {
     let kind = Kind::of(url)?;
     found.ok_or_else(|| match kind {
         Kind::OldFleet => format!(
-            "there is no container at {url}: is its name right? One of an old Event Processor Host is read and never made"
+            "there is no container at {url}: correct its name; the container of an old Event Processor Host \
+             is only read and never created"
         )
         .into(),
-        _ => format!("there is no store at {url}: the hosts make one when they first start").into(),
+        _ => format!("there is no store at {url}: correct the URL, or start a host, which creates the store")
+            .into(),
     })
 }
 
@@ -209,7 +212,7 @@ fn as_given(group: &GroupId, look: &GroupName) -> Result<GroupId, BoxError> {
 
 fn written_so(other: &GroupId) -> BoxError {
     format!(
-        "the store has {}/{} in {} already: write the name as it is written there",
+        "the store already has {}/{} in {}: use exactly this spelling",
         other.hub, other.group, other.namespace
     )
     .into()
@@ -239,7 +242,7 @@ fn choose(groups: &[GroupId], look: &GroupName, kind: Kind) -> Result<GroupId, B
         _ => {
             let names: Vec<&str> = found.iter().map(|group| group.namespace.as_str()).collect();
             Err(format!(
-                "{}/{} is there in several namespaces: add --namespace with one of {}",
+                "{}/{} exists in several namespaces: add --namespace with one of {}",
                 wanted.hub,
                 wanted.group,
                 names.join(", ")

@@ -12,7 +12,7 @@ use ephor_core::time::Timestamp;
 use super::arguments::Seek;
 use super::group::position;
 use super::place::{Place, same_namespace};
-use super::table::{Cell, Table, thousands};
+use super::table::{Cell, Table, plural, thousands};
 use crate::connection;
 
 /// The parsed target of a seek.
@@ -53,7 +53,9 @@ pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
         eprintln!("ephor: {warning}");
     }
     if !options.yes {
-        eprintln!("nothing was changed: add --yes to do it; the owners will begin anew in a new epoch");
+        eprintln!(
+            "nothing was changed: add --yes to make these changes; the owners then restart in a new epoch"
+        );
     }
     let foreign = |step: &&SeekStep| matches!(step.outcome, Some(SeekOutcome::ForeignOwner(_)));
     all_done(steps.iter().filter(foreign).count(), steps.len())
@@ -65,7 +67,9 @@ pub(crate) fn all_done(undone: usize, all: usize) -> Result<(), BoxError> {
         return Ok(());
     }
     Err(format!(
-        "{undone} of {all} positions were not changed, because processors of another SDK own these partitions: stop          them. Leases that they did not give back our hosts take over when they have expired; then do it once more"
+        "positions not changed: {undone} of {all}, because processors of another SDK own the partitions; \
+         stop those processors, wait until Ephor hosts own the partitions (leases that were not released \
+         must expire first), and try again"
     )
     .into())
 }
@@ -74,13 +78,13 @@ pub(crate) fn all_done(undone: usize, all: usize) -> Result<(), BoxError> {
 fn warning(to: &SeekTo, now: Timestamp) -> Option<String> {
     match to {
         SeekTo::Offset(offset) => Some(format!(
-            "nobody has checked whether there is an event at offset {offset}: only the hub knows what its offsets \
-             mean. If it does not know this one, the hosts go by their `on_invalid_position`: from the earliest event, \
-             from the latest, or not at all. seq:N is checked"
+            "the offset {offset} was not checked, because only the hub can read offsets. If it is invalid, \
+             the hosts follow their `on_invalid_position`: they start at the earliest event, at the latest, \
+             or not at all. A sequence number (seq:N) is checked"
         )),
         SeekTo::Time(time) if *time > now => Some(format!(
-            "{time} is yet to come (it is {now}): nothing is read until then, and what is enqueued before is \
-             skipped"
+            "{time} is in the future (now: {now}): no event is read until then, and events that are enqueued \
+             before are skipped"
         )),
         _ => None,
     }
@@ -89,10 +93,14 @@ fn warning(to: &SeekTo, now: Timestamp) -> Option<String> {
 fn table(steps: &[SeekStep]) -> Table {
     let mut table = Table::new(&["part", "now", "new", "change", "owner", "outcome"]);
     for step in steps {
-        let change = step.distance.map(|distance| match distance {
-            0 => Cell::both("none", 0),
-            1.. => Cell::both(format!("{} events skipped", thousands(distance.unsigned_abs())), distance),
-            _ => Cell::both(format!("{} events again", thousands(distance.unsigned_abs())), distance),
+        let change = step.distance.map(|distance| {
+            let events = distance.unsigned_abs();
+            let events = format!("{} {}", thousands(events), plural(events, "event"));
+            match distance {
+                0 => Cell::both("none", 0),
+                1.. => Cell::both(format!("{events} skipped"), distance),
+                _ => Cell::both(format!("{events} read again"), distance),
+            }
         });
         table.row(vec![
             Cell::number(step.partition.0.into()),
@@ -188,9 +196,9 @@ mod tests {
     fn what_cannot_be_checked_and_what_is_yet_to_come_is_said() {
         let said = |to| warning(&to, Timestamp(5_000));
         let text = said(SeekTo::Offset(Offset::new("zzz"))).unwrap();
-        assert!(text.contains("nobody has checked") && text.contains("offset zzz"), "{text}");
+        assert!(text.contains("was not checked") && text.contains("offset zzz"), "{text}");
         let text = said(SeekTo::Time(Timestamp(5_001))).unwrap();
-        assert!(text.contains("1970-01-01T00:00:05.001Z is yet to come"), "{text}");
+        assert!(text.contains("1970-01-01T00:00:05.001Z is in the future"), "{text}");
         for to in [SeekTo::Time(Timestamp(5_000)), SeekTo::Latest, SeekTo::By(-1)] {
             assert_eq!(said(to), None);
         }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::arguments::Output;
 
 /// Used for records whose age the store does not know.
-pub(crate) const SINCE_RESTART: &str = "since the store's restart";
+pub(crate) const SINCE_RESTART: &str = "since the store restarted";
 
 /// A cell of a row, for people and for programs.
 pub(crate) struct Cell {
@@ -115,7 +115,7 @@ pub(crate) fn say(text: &str) -> Result<(), BoxError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(format!("what is to be shown cannot be written: {error}").into())
+            Err(format!("cannot write to standard output: {error}").into())
         }
         _ => Ok(()),
     }
@@ -124,6 +124,16 @@ pub(crate) fn say(text: &str) -> Result<(), BoxError> {
 /// A JSON object of named values.
 pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+}
+
+/// `1 event`, `2 events`
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {}", plural(number as u64, noun))
+}
+
+/// The noun for this number of things.
+pub(crate) fn plural(number: u64, noun: &str) -> String {
+    if number == 1 { noun.to_owned() } else { format!("{noun}s") }
 }
 
 /// `1,234,567`
@@ -164,6 +174,7 @@ mod tests {
 
     #[test]
     fn numbers_and_times_are_written_for_people() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "host")), ["0 hosts", "1 host", "2 hosts"]);
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
             assert_eq!(thousands(number), text);
         }

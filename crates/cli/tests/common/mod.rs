@@ -1,5 +1,5 @@
 //! A running `ephor dev`, and other commands beside it.
-#![allow(dead_code, reason = "each test uses what it needs")]
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
@@ -22,7 +22,12 @@ impl Dev {
 
     /// Starts it with a prepared command.
     pub(crate) fn start_with(command: &mut Command, more: &[&str]) -> Self {
-        command.args(["dev", "--amqp", "127.0.0.1:0", "--http", "127.0.0.1:0"]).args(more);
+        Self::start_on("127.0.0.1:0", command, more)
+    }
+
+    /// Starts it with AMQP on this address.
+    pub(crate) fn start_on(amqp: &str, command: &mut Command, more: &[&str]) -> Self {
+        command.args(["dev", "--amqp", amqp, "--http", "127.0.0.1:0"]).args(more);
         let log = tempfile::tempfile().unwrap();
         command.stdout(Stdio::piped()).stderr(log.try_clone().unwrap());
         let mut child = command.spawn().unwrap();

@@ -64,7 +64,7 @@ fn what_cannot_be_is_refused_before_anything_is_started() {
     fs::write(foreign.join("letter.txt"), "dear").unwrap();
     let text = refused(here, &["--data", "mine", "--page", "127.0.0.1:0"]);
     assert!(
-        text.contains("mine is not empty and was not made by a demo; name another folder with --data"),
+        text.contains("mine is not empty and was not created by a demo; use another folder with --data"),
         "{text}"
     );
     assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
@@ -91,7 +91,7 @@ fn a_hub_with_other_partitions_or_without_its_groups_is_refused() {
         refused(here, &["--page", "127.0.0.1:0", "--hub", &connection])
     };
     let text = demo("homes");
-    assert!(text.contains("the demo wants a hub with 16 partitions, and this one has 4"), "{text}");
+    assert!(text.contains("the demo needs a hub with 16 partitions, and this hub has 4"), "{text}");
     let text = demo("bare");
     assert!(text.contains("the hub needs the consumer groups consolidate and alarms"), "{text}");
     dev.stop();

@@ -24,7 +24,7 @@ const AGAIN_SECONDS: u64 = 12;
 /// After this time the lease of a paused host, 6 s, has expired.
 const PAUSE: Duration = Duration::from_secs(9);
 const SLOW: Duration = Duration::from_secs(8);
-const MOST_HOSTS: usize = 9;
+const MAX_HOSTS: usize = 9;
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Chaos {
             self.deck.insert(0, trick);
             return format!("later; first, {}", demo.act(&json!({"action": "add_host"})).unwrap());
         }
-        if running.len() >= MOST_HOSTS && trick == Add {
+        if running.len() >= MAX_HOSTS && trick == Add {
             return "there are enough".to_owned();
         }
         let host = self.random.choice(&running).unwrap();

@@ -49,13 +49,15 @@ fn a_second_ctrl_c_does_not_wait() {
     });
     let folder = demo.folder();
     signal(demo.process(), "INT");
-    demo.wait_for("its word that it stops", |demo| demo.told().contains("Ctrl-C again").then_some(()));
+    demo.wait_for("the message that it stops", |demo| {
+        demo.told().contains("press Ctrl-C again").then_some(())
+    });
     // No host is left to process the rest, so a graceful stop would wait in vain. Repeat the signal, because
     // the first may come before the handler is installed.
     let process = demo.process();
     demo.wait_for("its end", |demo| {
         signal(process, "INT");
-        demo.told().contains("ended at once").then_some(())
+        demo.told().contains("stopped immediately").then_some(())
     });
     assert!(!demo.end().status.success());
     must_all_be_gone(&folder);
@@ -69,7 +71,7 @@ fn a_demo_that_nobody_listens_to_any_more_ends_in_good_order() {
     command.env_remove("EPHOR_DEMO_HUB").env_remove("EPHOR_DEMO_RESULTS");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let told = BufReader::new(child.stderr.take().unwrap());
-    assert!(told.lines().any(|line| line.unwrap().starts_with("Ctrl-C ends all")));
+    assert!(told.lines().any(|line| line.unwrap().starts_with("Ctrl-C stops everything")));
     // Both pipes are closed by now, like those of a `tee` that got the same Ctrl-C.
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());

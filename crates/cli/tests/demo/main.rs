@@ -14,7 +14,7 @@
     clippy::unwrap_used,
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "a test that cannot go on shall fail right there; real processes take real time"
+    reason = "a test fails by a panic; real processes take real time"
 )]
 
 mod begins;

@@ -227,7 +227,7 @@ impl Outcome {
         let audit = Audit {
             sent: self.number("sent "),
             processed: self.number("processed "),
-            invented: self.number("invented "),
+            invented: self.number("unexpected "),
             homes_behind: self.number("homes that differ "),
             sensor_repeats: self.number("repeated by sensors "),
             replayed: self.number("delivered again "),

@@ -76,7 +76,7 @@ fn over_tls_with_a_key_and_a_storage_account_it_is_as_exact() {
         demo.do_to("host-1", "kill_host").unwrap();
         demo.wait_for("the other to take over", |demo| (demo.shares(0) == [16]).then_some(()));
         let why = demo.act(&serde_json::json!({"action": "restart_hub"})).unwrap_err();
-        assert!(why.contains("not ours"), "{why}");
+        assert!(why.contains("did not start the hub"), "{why}");
         let folder = demo.folder();
         let outcome = demo.interrupt();
         outcome.must_be_exact();

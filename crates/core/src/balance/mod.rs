@@ -13,7 +13,7 @@
 //! already hold more keep the extra partitions.
 
 #[cfg(test)]
-mod plainly;
+mod reference;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use crate::expiry::Judgement;
+use crate::expiry::Liveness;
 use crate::host_record::HostState;
 use crate::ids::{HostId, HostName, Incarnation, PartitionId};
 use crate::rules::Rules;
@@ -43,7 +43,7 @@ pub struct Member {
 
 /// A partition and its owner. Members are named by their index in [`Fleet::members`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct PartitionSlot {
     /// The partition.
     pub partition: PartitionId,
     /// Its owner, if that is alive.
@@ -51,7 +51,7 @@ pub struct Seat {
     /// The preferred owner of a free partition, if it has room: the host that lost the lease to a
     /// seek or a takeover and can take it back without waiting, or else the successor that the last
     /// owner named.
-    pub favourite: Option<usize>,
+    pub preferred_owner: Option<usize>,
     /// True if it has been free for so long that any host should claim it.
     pub overdue: bool,
 }
@@ -62,7 +62,7 @@ pub struct Fleet {
     /// Living hosts, in order of their ids.
     pub members: Vec<Member>,
     /// All partitions, in order.
-    pub seats: Vec<Seat>,
+    pub slots: Vec<PartitionSlot>,
     /// Pending requests, sorted: the partition, and the member that asks for it.
     pub wants: Vec<(PartitionId, usize)>,
 }
@@ -72,15 +72,15 @@ impl Fleet {
     /// partition is overdue when it has been free for `patience` or longer.
     pub fn read(
         view: &View,
-        judgement: &Judgement,
+        liveness: &Liveness,
         partitions: &[PartitionId],
         patience: Duration,
         rules: &Rules,
     ) -> Self {
         let counts = |state: HostState| {
-            state.takes_part() || (state == HostState::Unfit && !rules.the_unfit_do_not_count)
+            state.takes_part() || (state == HostState::Unhealthy && !rules.unhealthy_hosts_do_not_count)
         };
-        let members: Vec<Member> = judgement
+        let members: Vec<Member> = liveness
             .alive
             .iter()
             .map(|id| {
@@ -102,21 +102,22 @@ impl Fleet {
             next += usize::from(expected.is_some());
             expected.or_else(|| view.lease(partition))
         };
-        let seats = partitions
+        let slots = partitions
             .iter()
             .map(|&partition| {
                 let Some(lease) = lease_of(partition) else {
-                    return Seat { partition, holder: None, favourite: None, overdue: false };
+                    return PartitionSlot { partition, holder: None, preferred_owner: None, overdue: false };
                 };
-                let expired = judgement.expired.binary_search(&partition).is_ok();
+                let expired = liveness.expired.binary_search(&partition).is_ok();
                 let holder = lease.owner.as_ref().filter(|_| !expired).and_then(index);
-                let robbed = lease.previous.as_ref().filter(|_| !lease.quiet.is_zero());
-                let favourite = robbed.or(lease.heir.as_ref()).filter(|_| lease.owner.is_none());
+                let taken_from = lease.previous_owner.as_ref().filter(|_| !lease.takeover_delay.is_zero());
+                let preferred_owner =
+                    taken_from.or(lease.successor.as_ref()).filter(|_| lease.owner.is_none());
                 let free_for = lease.age.saturating_sub(lease.duration.unwrap_or_default());
-                Seat {
+                PartitionSlot {
                     partition,
                     holder,
-                    favourite: favourite.and_then(index),
+                    preferred_owner: preferred_owner.and_then(index),
                     overdue: holder.is_none() && free_for >= patience,
                 }
             })
@@ -128,7 +129,7 @@ impl Fleet {
             .flat_map(|(asker, wants)| wants.iter().map(move |want| (want.partition, asker)))
             .collect();
         wants.sort_unstable();
-        Self { members, seats, wants }
+        Self { members, slots, wants }
     }
 
     /// The index of a member.
@@ -136,19 +137,19 @@ impl Fleet {
         self.members.binary_search_by(|member| member.id.cmp(id)).ok()
     }
 
-    /// The index of a partition's seat.
-    fn seat(&self, partition: PartitionId) -> Option<usize> {
-        self.seats.binary_search_by_key(&partition, |seat| seat.partition).ok()
+    /// The index of a partition's slot.
+    fn slot(&self, partition: PartitionId) -> Option<usize> {
+        self.slots.binary_search_by_key(&partition, |slot| slot.partition).ok()
     }
 
     fn is_overdue(&self, partition: PartitionId) -> bool {
-        self.seat(partition).is_some_and(|seat| self.seats[seat].overdue)
+        self.slot(partition).is_some_and(|slot| self.slots[slot].overdue)
     }
 
     /// The number of partitions that each member holds.
     pub fn held(&self) -> Vec<u32> {
         let mut held = vec![0; self.members.len()];
-        for holder in self.seats.iter().filter_map(|seat| seat.holder) {
+        for holder in self.slots.iter().filter_map(|slot| slot.holder) {
             held[holder] += 1;
         }
         held
@@ -204,12 +205,12 @@ pub fn plan(fleet: &Fleet) -> Plan {
     let held = fleet.held();
     // The preferred owner of a free partition counts as its holder, so that it gets it.
     let mut rank = held.clone();
-    for seat in fleet.seats.iter().filter(|seat| seat.holder.is_none()) {
-        if let Some(favourite) = seat.favourite {
-            rank[favourite] += 1;
+    for slot in fleet.slots.iter().filter(|slot| slot.holder.is_none()) {
+        if let Some(preferred_owner) = slot.preferred_owner {
+            rank[preferred_owner] += 1;
         }
     }
-    let shares = shares(&fleet.members, &rank, fleet.seats.len());
+    let shares = shares(&fleet.members, &rank, fleet.slots.len());
     let mut room: Vec<u32> =
         shares.iter().zip(&held).map(|(share, held)| share.saturating_sub(*held)).collect();
     let mut surplus: Vec<u32> =
@@ -226,15 +227,16 @@ struct Queue(BinaryHeap<(u32, Reverse<u64>, Reverse<usize>)>);
 
 impl Queue {
     fn new(fleet: &Fleet, counts: &[u32]) -> Self {
-        let entry = |index: usize| (counts[index], Reverse(mark(&fleet.members[index].id)), Reverse(index));
+        let entry =
+            |index: usize| (counts[index], Reverse(tie_breaker(&fleet.members[index].id)), Reverse(index));
         Self((0..counts.len()).filter(|&index| counts[index] > 0).map(entry).collect())
     }
 
     /// Takes one from the member with the largest count.
     fn take(&mut self) -> Option<usize> {
-        let (count, mark, index) = self.0.pop()?;
+        let (count, tie_breaker, index) = self.0.pop()?;
         if count > 1 {
-            self.0.push((count - 1, mark, index));
+            self.0.push((count - 1, tie_breaker, index));
         }
         Some(index.0)
     }
@@ -243,13 +245,13 @@ impl Queue {
 fn claims(fleet: &Fleet, room: &mut [u32]) -> (Vec<(PartitionId, usize)>, usize) {
     let mut claims = vec![];
     let mut open = vec![];
-    for seat in fleet.seats.iter().filter(|seat| seat.holder.is_none()) {
-        match seat.favourite.filter(|&favourite| room[favourite] > 0) {
-            Some(favourite) => {
-                room[favourite] -= 1;
-                claims.push((seat.partition, favourite));
+    for slot in fleet.slots.iter().filter(|slot| slot.holder.is_none()) {
+        match slot.preferred_owner.filter(|&preferred_owner| room[preferred_owner] > 0) {
+            Some(preferred_owner) => {
+                room[preferred_owner] -= 1;
+                claims.push((slot.partition, preferred_owner));
             }
-            None => open.push(seat.partition),
+            None => open.push(slot.partition),
         }
     }
     let mut queue = Queue::new(fleet, room);
@@ -273,24 +275,24 @@ fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
         return vec![];
     }
     let mut moves = vec![];
-    let mut promised = vec![false; fleet.seats.len()];
+    let mut promised = vec![false; fleet.slots.len()];
     // Pending requests come first, so that the plan is stable while moves are under way.
     for &(partition, to) in &fleet.wants {
-        let Some(seat) = fleet.seat(partition).filter(|&seat| !promised[seat]) else { continue };
-        let Some(from) = fleet.seats[seat].holder else { continue };
+        let Some(slot) = fleet.slot(partition).filter(|&slot| !promised[slot]) else { continue };
+        let Some(from) = fleet.slots[slot].holder else { continue };
         if from != to && surplus[from] > 0 && room[to] > 0 {
             surplus[from] -= 1;
             room[to] -= 1;
-            promised[seat] = true;
+            promised[slot] = true;
             moves.push(Move { partition, from, to });
         }
     }
     let mut givers = Queue::new(fleet, surplus);
     let mut takers = Queue::new(fleet, room);
     let mut offers: Vec<Vec<(u64, PartitionId)>> = vec![vec![]; fleet.members.len()];
-    for (seat, promised) in fleet.seats.iter().zip(promised) {
-        if let Some(holder) = seat.holder.filter(|&holder| !promised && surplus[holder] > 0) {
-            offers[holder].push((mix(u64::from(seat.partition.0)), seat.partition));
+    for (slot, promised) in fleet.slots.iter().zip(promised) {
+        if let Some(holder) = slot.holder.filter(|&holder| !promised && surplus[holder] > 0) {
+            offers[holder].push((mix(u64::from(slot.partition.0)), slot.partition));
         }
     }
     for offer in &mut offers {
@@ -307,7 +309,7 @@ fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
 
 /// A hash of the host's id, independent of the alphabetical order. It is part of the protocol: all
 /// hosts must compute the same value, whatever their version.
-fn mark(id: &HostId) -> u64 {
+fn tie_breaker(id: &HostId) -> u64 {
     id.name.as_str().bytes().fold(mix(id.incarnation.0), |hash, byte| mix(hash ^ u64::from(byte)))
 }
 
@@ -327,7 +329,7 @@ impl Plan {
         if !member.takes_part {
             return vec![];
         }
-        let held = || fleet.seats.iter().filter(|seat| seat.holder == Some(me)).count();
+        let held = || fleet.slots.iter().filter(|slot| slot.holder == Some(me)).count();
         let mut spare = member.max.map_or(usize::MAX, |max| (max as usize).saturating_sub(held()));
         let mut mine = vec![];
         for &(partition, to) in &self.claims {

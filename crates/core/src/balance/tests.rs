@@ -22,17 +22,17 @@ fn member(number: usize) -> Member {
 
 /// A fleet whose members and owners are given by number.
 fn fleet(members: Vec<Member>, holders: &[Option<usize>]) -> Fleet {
-    let seats = holders
+    let slots = holders
         .iter()
         .enumerate()
-        .map(|(i, &holder)| Seat {
+        .map(|(i, &holder)| PartitionSlot {
             partition: PartitionId(i as u32),
             holder,
-            favourite: None,
+            preferred_owner: None,
             overdue: false,
         })
         .collect();
-    Fleet { members, seats, wants: vec![] }
+    Fleet { members, slots, wants: vec![] }
 }
 
 /// Carries out the whole plan at once, as a fleet does over a few scans. Returns the number of
@@ -40,13 +40,13 @@ fn fleet(members: Vec<Member>, holders: &[Option<usize>]) -> Fleet {
 fn carry_out(fleet: &mut Fleet) -> usize {
     let plan = plan(fleet);
     for (partition, to) in &plan.claims {
-        fleet.seats[partition.0 as usize].holder = Some(*to);
+        fleet.slots[partition.0 as usize].holder = Some(*to);
     }
     for step in &plan.moves {
-        let seat = &mut fleet.seats[step.partition.0 as usize];
-        assert_eq!(seat.holder, Some(step.from));
+        let slot = &mut fleet.slots[step.partition.0 as usize];
+        assert_eq!(slot.holder, Some(step.from));
         assert_ne!(step.from, step.to);
-        seat.holder = Some(step.to);
+        slot.holder = Some(step.to);
     }
     plan.moves.len()
 }
@@ -57,7 +57,7 @@ fn settle(fleet: &mut Fleet) -> usize {
     let plan = plan(fleet);
     assert!(plan.settled(), "one round settles a shared view: {plan:?}");
     let (held, hosts) = (fleet.held(), fleet.members.len());
-    let (least, most) = (fleet.seats.len() / hosts, fleet.seats.len().div_ceil(hosts));
+    let (least, most) = (fleet.slots.len() / hosts, fleet.slots.len().div_ceil(hosts));
     assert!(held.iter().all(|&n| (least..=most).contains(&(n as usize))), "{held:?}");
     moves
 }
@@ -65,8 +65,8 @@ fn settle(fleet: &mut Fleet) -> usize {
 /// Removes a member: its partitions become free, and later members move up by one index.
 fn leave(fleet: &mut Fleet, gone: usize) {
     fleet.members.remove(gone);
-    for seat in &mut fleet.seats {
-        seat.holder = match seat.holder {
+    for slot in &mut fleet.slots {
+        slot.holder = match slot.holder {
             Some(h) if h == gone => None,
             Some(h) if h > gone => Some(h - 1),
             other => other,
@@ -76,8 +76,8 @@ fn leave(fleet: &mut Fleet, gone: usize) {
 
 /// The fewest moves that make these holdings even: everything above a share has to move, and as
 /// many hosts as possible keep the larger share.
-fn fewest_moves(held: &[u32], seats: usize) -> usize {
-    let (least, extra) = ((seats / held.len()) as u32, seats % held.len());
+fn fewest_moves(held: &[u32], partitions: usize) -> usize {
+    let (least, extra) = ((partitions / held.len()) as u32, partitions % held.len());
     let mut sorted = held.to_vec();
     sorted.sort_unstable_by(|a, b| b.cmp(a));
     let above = |(i, &n): (usize, &u32)| n.saturating_sub(least + u32::from(i < extra)) as usize;
@@ -86,9 +86,9 @@ fn fewest_moves(held: &[u32], seats: usize) -> usize {
 
 #[test]
 fn joins_leaves_and_crashes_end_even_with_the_fewest_moves() {
-    for seats in 1..=64 {
+    for partitions in 1..=64 {
         for hosts in 1..=16 {
-            let mut fleet = fleet((0..hosts).map(member).collect(), &vec![None; seats]);
+            let mut fleet = fleet((0..hosts).map(member).collect(), &vec![None; partitions]);
             assert_eq!(settle(&mut fleet), 0, "a first start moves nothing");
             for step in 0..6 {
                 // Three join, one leaves, one joins, two crash at once.
@@ -102,8 +102,8 @@ fn joins_leaves_and_crashes_end_even_with_the_fewest_moves() {
                         }
                     }
                 }
-                let least = fewest_moves(&fleet.held(), seats);
-                assert_eq!(settle(&mut fleet), least, "{seats} partitions, {hosts} hosts, step {step}");
+                let least = fewest_moves(&fleet.held(), partitions);
+                assert_eq!(settle(&mut fleet), least, "{partitions} partitions, {hosts} hosts, step {step}");
             }
         }
     }
@@ -174,14 +174,14 @@ fn nobody_to_take_part_means_that_nothing_moves() {
 
 #[test]
 fn who_lost_a_partition_to_a_seek_gets_it_back() {
-    for seats in 2..20 {
-        let mut fleet = fleet((0..3).map(member).collect(), &vec![None; seats]);
+    for partitions in 2..20 {
+        let mut fleet = fleet((0..3).map(member).collect(), &vec![None; partitions]);
         settle(&mut fleet);
-        for sought in 0..seats {
+        for sought in 0..partitions {
             let mut after = fleet.clone();
-            after.seats[sought].favourite = after.seats[sought].holder.take();
+            after.slots[sought].preferred_owner = after.slots[sought].holder.take();
             let plan = plan(&after);
-            assert_eq!(plan.claims, [(PartitionId(sought as u32), fleet.seats[sought].holder.unwrap())]);
+            assert_eq!(plan.claims, [(PartitionId(sought as u32), fleet.slots[sought].holder.unwrap())]);
             assert!(plan.moves.is_empty());
         }
     }
@@ -194,26 +194,26 @@ fn who_lost_its_extra_partition_to_a_seek_gets_it_back_whoever_it_is() {
         holders.push(Some(extra));
         let mut fleet = fleet((0..3).map(member).collect(), &holders);
         assert!(plan(&fleet).settled());
-        fleet.seats[3].favourite = fleet.seats[3].holder.take();
+        fleet.slots[3].preferred_owner = fleet.slots[3].holder.take();
         assert_eq!(plan(&fleet).claims, [(PartitionId(3), extra)]);
     }
 }
 
 #[test]
-fn an_heir_gets_what_was_left_to_it_as_far_as_its_share_goes() {
+fn a_successor_gets_what_was_left_to_it_as_far_as_its_share_goes() {
     // Host 2 stops: it had 6 of 12 partitions and names successors for them.
     let holders: Vec<_> = [Some(0); 3].into_iter().chain([Some(1); 3]).chain([None; 6]).collect();
-    for heirs in [[0, 0, 0, 1, 1, 1], [1, 0, 1, 0, 1, 0]] {
+    for successors in [[0, 0, 0, 1, 1, 1], [1, 0, 1, 0, 1, 0]] {
         let mut fleet = fleet((0..2).map(member).collect(), &holders);
-        for (seat, heir) in fleet.seats[6..].iter_mut().zip(heirs) {
-            seat.favourite = Some(heir);
+        for (slot, successor) in fleet.slots[6..].iter_mut().zip(successors) {
+            slot.preferred_owner = Some(successor);
         }
         let claims: Vec<usize> = plan(&fleet).claims.iter().map(|(_, to)| *to).collect();
-        assert_eq!(claims, heirs);
+        assert_eq!(claims, successors);
     }
     let mut greedy = fleet((0..2).map(member).collect(), &holders);
-    for seat in &mut greedy.seats[6..] {
-        seat.favourite = Some(0);
+    for slot in &mut greedy.slots[6..] {
+        slot.preferred_owner = Some(0);
     }
     let claims = plan(&greedy).claims;
     assert_eq!(claims.iter().filter(|(_, to)| *to == 0).count(), 3);
@@ -283,12 +283,12 @@ fn who_has_granted_a_request_has_that_much_less_to_give() {
 }
 
 #[test]
-fn every_version_marks_hosts_alike() {
+fn every_version_breaks_ties_alike() {
     // Known values of SplitMix64, and of our own hash: hosts of two versions must agree.
     assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
     assert_eq!(mix(1_234_567), 6_457_827_717_110_365_317);
-    assert_eq!(mark(&host(1)), 0x3ef6666605ddfad9);
-    assert_eq!(mark(&host(2)), 0xb2f39cadaad72cf);
+    assert_eq!(tie_breaker(&host(1)), 0x3ef6666605ddfad9);
+    assert_eq!(tie_breaker(&host(2)), 0xb2f39cadaad72cf);
 }
 
 #[test]
@@ -338,13 +338,13 @@ fn what_has_been_free_for_too_long_is_anybodys() {
     let plan = plan(&fleet);
     let mine = plan.claims_of(&fleet, 0);
     assert_eq!(mine.len(), 2);
-    for seat in &mut fleet.seats {
-        seat.overdue = true;
+    for slot in &mut fleet.slots {
+        slot.overdue = true;
     }
     assert_eq!(plan.claims_of(&fleet, 0).len(), 4);
     fleet.members[0].max = Some(3);
     assert_eq!(plan.claims_of(&fleet, 0).len(), 3);
-    fleet.seats[0].holder = Some(0);
+    fleet.slots[0].holder = Some(0);
     assert_eq!(plan.claims_of(&fleet, 0).len(), 2);
 }
 
@@ -367,9 +367,9 @@ fn lease(partition: u32, owner: Option<usize>, age: u64) -> Lease {
         age: Duration::from_secs(age),
         age_known: true,
         version: LeaseVersion::revision(1),
-        previous: None,
-        quiet: Duration::ZERO,
-        heir: None,
+        previous_owner: None,
+        takeover_delay: Duration::ZERO,
+        successor: None,
     }
 }
 
@@ -393,12 +393,12 @@ fn entry(number: usize, state: HostState, max_partitions: Option<u32>, wants: Ve
 fn a_view_is_read_into_a_fleet() {
     let want = Want { partition: PartitionId(0), owner: host(0), epoch: Epoch::FIRST };
     let mut sought = lease(3, None, 1);
-    sought.previous = Some(host(0));
-    sought.quiet = Duration::from_secs(1);
+    sought.previous_owner = Some(host(0));
+    sought.takeover_delay = Duration::from_secs(1);
     let mut stale = lease(4, None, 12);
-    stale.previous = Some(host(0));
+    stale.previous_owner = Some(host(0));
     let mut bequeathed = lease(6, None, 1);
-    bequeathed.heir = Some(host(2));
+    bequeathed.successor = Some(host(2));
     let view = View {
         hosts: vec![
             entry(1, HostState::Draining, None, vec![]),
@@ -417,20 +417,20 @@ fn a_view_is_read_into_a_fleet() {
         ..View::default()
     };
     // host-0 has a lease but no record; host-3 is dead.
-    let judgement = Judgement {
+    let liveness = Liveness {
         expired: vec![PartitionId(1), PartitionId(2)],
         alive: vec![host(0), host(1), host(2)],
-        ..Judgement::default()
+        ..Liveness::default()
     };
     let partitions: Vec<_> = (0..7).map(PartitionId).collect();
-    let fleet = Fleet::read(&view, &judgement, &partitions, Duration::from_secs(10), &Rules::default());
+    let fleet = Fleet::read(&view, &liveness, &partitions, Duration::from_secs(10), &Rules::default());
     assert_eq!(
         fleet.members,
         [member(0), Member { takes_part: false, ..member(1) }, Member { max: Some(4), ..member(2) }]
     );
-    let seats: Vec<_> = fleet.seats.iter().map(|s| (s.holder, s.favourite, s.overdue)).collect();
+    let slots: Vec<_> = fleet.slots.iter().map(|s| (s.holder, s.preferred_owner, s.overdue)).collect();
     assert_eq!(
-        seats,
+        slots,
         [
             (Some(0), None, false),
             (None, None, false),
@@ -449,16 +449,16 @@ fn a_view_is_read_into_a_fleet() {
 
 #[test]
 fn only_the_planted_bug_counts_who_cannot_serve() {
-    let states = [HostState::Unfit, HostState::Draining, HostState::Active];
+    let states = [HostState::Unhealthy, HostState::Draining, HostState::Active];
     let hosts = states.iter().enumerate().map(|(number, state)| entry(number, *state, None, vec![]));
     let view = View { hosts: hosts.collect(), ..View::default() };
-    let judgement = Judgement { alive: vec![host(0), host(1), host(2)], ..Judgement::default() };
+    let liveness = Liveness { alive: vec![host(0), host(1), host(2)], ..Liveness::default() };
     let counted = |rules: &Rules| {
-        let fleet = Fleet::read(&view, &judgement, &[], Duration::ZERO, rules);
+        let fleet = Fleet::read(&view, &liveness, &[], Duration::ZERO, rules);
         fleet.members.iter().map(|member| member.takes_part).collect::<Vec<_>>()
     };
     assert_eq!(counted(&Rules::default()), [false, false, true]);
-    let rules = Rules { the_unfit_do_not_count: false, ..Rules::default() };
+    let rules = Rules { unhealthy_hosts_do_not_count: false, ..Rules::default() };
     assert_eq!(counted(&rules), [true, false, true]);
 }
 

@@ -12,24 +12,24 @@ fn epoch(number: u64) -> Option<Epoch> {
 }
 
 /// Admits a receiver and adds it.
-fn open(receivers: &mut Receivers, name: &str, epoch: Option<Epoch>) -> Arc<Place> {
+fn open(receivers: &mut Receivers, name: &str, epoch: Option<Epoch>) -> Arc<Admission> {
     receivers.admit(name, epoch).expect("it may come in");
     receivers.enter(name.into(), epoch, START)
 }
 
-fn five() -> (Receivers, Vec<Arc<Place>>) {
+fn five() -> (Receivers, Vec<Arc<Admission>>) {
     let mut receivers = Receivers::default();
-    let places = ["a", "b", "", "d", "e"].map(|name| open(&mut receivers, name, None));
-    (receivers, places.into())
+    let admissions = ["a", "b", "", "d", "e"].map(|name| open(&mut receivers, name, None));
+    (receivers, admissions.into())
 }
 
 fn names(receivers: &Receivers) -> Vec<&str> {
-    receivers.iter().map(|place| place.name()).collect()
+    receivers.iter().map(|admission| admission.name()).collect()
 }
 
 /// The epoch and the name of the receiver that took over, and the message.
-fn disconnected(place: &Place) -> (Option<u64>, Option<String>, String) {
-    match place.error() {
+fn disconnected(admission: &Admission) -> (Option<u64>, Option<String>, String) {
+    match admission.error() {
         Some(ReceiveError::Disconnected { epoch, by, message }) => (epoch.map(Epoch::get), by, message),
         other => panic!("not disconnected, but {other:?}"),
     }
@@ -43,8 +43,8 @@ fn refused(answer: Result<(), OpenError>) -> (Option<u64>, Option<String>, Strin
     }
 }
 
-fn lost(place: &Place) -> String {
-    match place.error() {
+fn lost(admission: &Admission) -> String {
+    match admission.error() {
         Some(ReceiveError::Source(error @ SourceError::Unavailable(_))) => error.to_string(),
         other => panic!("not lost, but {other:?}"),
     }
@@ -65,10 +65,10 @@ fn where_nobody_reads_any_epoch_opens() {
     for epoch in [None, epoch(0), epoch(1), epoch(u64::MAX)] {
         let mut receivers = Receivers::default();
         assert!(receivers.is_empty());
-        let place = open(&mut receivers, "owner", epoch);
+        let admission = open(&mut receivers, "owner", epoch);
         assert!(!receivers.is_empty());
-        assert_eq!((place.name(), place.epoch()), ("owner", epoch));
-        assert!(place.error().is_none(), "{place:?}");
+        assert_eq!((admission.name(), admission.epoch()), ("owner", epoch));
+        assert!(admission.error().is_none(), "{admission:?}");
     }
 }
 
@@ -112,9 +112,9 @@ fn asking_disconnects_nobody() {
 
 #[test]
 fn up_to_five_read_without_epoch_and_a_sixth_is_told_their_names() {
-    let (mut receivers, places) = five();
-    assert_eq!(MOST_WITHOUT_EPOCH, 5);
-    assert!(places.iter().all(|place| place.error().is_none()));
+    let (mut receivers, admissions) = five();
+    assert_eq!(MAX_RECEIVERS_WITHOUT_EPOCH, 5);
+    assert!(admissions.iter().all(|admission| admission.error().is_none()));
     match receivers.admit("f", None) {
         Err(OpenError::TooManyReceivers { message }) => assert_eq!(
             message,
@@ -123,7 +123,7 @@ fn up_to_five_read_without_epoch_and_a_sixth_is_told_their_names() {
         ),
         other => panic!("not refused, but {other:?}"),
     }
-    receivers.leave(&places[1]);
+    receivers.leave(&admissions[1]);
     open(&mut receivers, "f", None);
     assert_eq!(names(&receivers), ["a", "", "d", "e", "f"]);
 }
@@ -142,16 +142,16 @@ fn none_without_epoch_reads_beside_an_owner() {
 
 #[test]
 fn an_epoch_disconnects_all_without_one() {
-    let (mut receivers, places) = five();
+    let (mut receivers, admissions) = five();
     open(&mut receivers, "owner", epoch(0));
     assert_eq!(names(&receivers), ["owner"]);
-    for (place, name) in places.iter().zip(["a", "b", "nil", "d", "e"]) {
+    for (admission, name) in admissions.iter().zip(["a", "b", "nil", "d", "e"]) {
         let message = format!(
             "New receiver 'owner' with higher epoch of '0' is created hence current receiver '{name}' with \
              epoch 'nil' is getting disconnected. If you are recreating the receiver, make sure a higher epoch \
              is used."
         );
-        assert_eq!(disconnected(place), (Some(0), Some("owner".into()), message));
+        assert_eq!(disconnected(admission), (Some(0), Some("owner".into()), message));
     }
 }
 
@@ -200,11 +200,11 @@ fn whoever_was_disconnected_leaves_its_successor_alone_and_hears_the_first_endin
 
 #[test]
 fn a_cut_ends_all_links_and_says_why() {
-    let (mut receivers, places) = five();
-    receivers.cut(&Arc::from("the hub was restarted"));
+    let (mut receivers, admissions) = five();
+    receivers.disconnect_all(&Arc::from("the hub was restarted"));
     assert!(receivers.is_empty());
-    for place in places {
-        assert_eq!(lost(&place), "the hub is not available: the hub was restarted");
+    for admission in admissions {
+        assert_eq!(lost(&admission), "the hub is not available: the hub was restarted");
     }
 }
 
@@ -245,10 +245,10 @@ fn told_after(name: &str, seconds: u64) -> String {
 
 #[test]
 fn a_sign_of_life_counts_from_its_time_and_a_late_one_takes_nothing_back() {
-    let (mut receivers, places) = five();
+    let (mut receivers, admissions) = five();
     let heard = START + Duration::from_secs(100);
-    places[3].heard(heard);
-    places[3].heard(START);
+    admissions[3].heard(heard);
+    admissions[3].heard(START);
     assert_eq!(receivers.forget_vanished(START + AFTER + MOMENT, AFTER), 4);
     assert_eq!(names(&receivers), ["d"]);
     assert_eq!(receivers.forget_vanished(heard + AFTER, AFTER), 0);
@@ -266,7 +266,7 @@ fn a_waiting_receiver_does_not_vanish_and_is_heard_when_its_wait_ends() {
     assert_eq!(receivers.forget_vanished(START + AFTER * 8, AFTER), 0, "one call still waits");
     drop(second);
     let looked = START + AFTER * 10;
-    assert_eq!(receivers.forget_vanished(looked, AFTER), 0, "the wait ended since the last look");
+    assert_eq!(receivers.forget_vanished(looked, AFTER), 0, "the wait ended since the last check");
     assert_eq!(receivers.forget_vanished(looked + AFTER, AFTER), 0);
     assert_eq!(receivers.forget_vanished(looked + AFTER + MOMENT, AFTER), 1);
 }

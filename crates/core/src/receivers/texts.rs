@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::MOST_WITHOUT_EPOCH;
+use super::MAX_RECEIVERS_WITHOUT_EPOCH;
 use crate::epoch::Epoch;
 
 /// The text that the service prints for a name or an epoch that was not given.
@@ -50,7 +50,7 @@ pub fn too_many<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.map(shown).collect();
     format!(
         "Exceeded the maximum number of allowed receivers per partition in a consumer group which is \
-         {MOST_WITHOUT_EPOCH}. List of connected receivers - {}.",
+         {MAX_RECEIVERS_WITHOUT_EPOCH}. List of connected receivers - {}.",
         names.join(", ")
     )
 }

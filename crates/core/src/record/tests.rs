@@ -36,32 +36,32 @@ fn token(record: &LeaseRecord) -> LeaseToken {
 /// Claims where epochs are left.
 fn claim(
     lease: Option<&LeaseRecord>,
-    seal: Epoch,
+    fence: Epoch,
     request: &ClaimRequest,
     now: Timestamp,
     rules: &Rules,
 ) -> Option<Change> {
-    super::claim(lease, seal, request, now, rules).unwrap()
+    super::claim(lease, fence, request, now, rules).unwrap()
 }
 
 fn transfer(
     lease: Option<&LeaseRecord>,
-    seal: Epoch,
+    fence: Epoch,
     request: &TransferRequest,
     now: Timestamp,
 ) -> Option<Change> {
-    super::transfer(lease, seal, request, now).unwrap()
+    super::transfer(lease, fence, request, now).unwrap()
 }
 
 fn seek(
     lease: Option<&LeaseRecord>,
-    seal: Epoch,
+    fence: Epoch,
     partition: PartitionId,
     by: &str,
     now: Timestamp,
     rules: &Rules,
 ) -> Change {
-    super::seek(lease, seal, partition, by, now, rules).unwrap()
+    super::seek(lease, fence, partition, by, now, rules).unwrap()
 }
 
 fn owned(name: &str, now: Timestamp) -> LeaseRecord {
@@ -73,11 +73,11 @@ fn finished(sequence: u64) -> Position {
 }
 
 #[test]
-fn a_first_claim_takes_the_first_epoch_and_seals_the_checkpoint() {
+fn a_first_claim_takes_the_first_epoch_and_fences_the_checkpoint() {
     let change =
         claim(None, Epoch::NONE, &request("a", None, ClaimCause::Unowned), at(5), &Rules::default()).unwrap();
     assert_eq!(change.lease.epoch.get(), 1);
-    assert_eq!(change.seal, change.lease.epoch);
+    assert_eq!(change.fence, change.lease.epoch);
     assert_eq!(change.lease.owner, Some(host("a")));
     assert_eq!(change.lease.revision, 1);
     assert_eq!((change.lease.acquired_at, change.lease.renewed_at), (at(5), at(5)));
@@ -110,7 +110,7 @@ fn a_claim_rises_above_every_epoch_it_knows_of() {
     assert_eq!(rewritten.lease.epoch.get(), 9);
     request.above = Epoch::from_stored(20);
     let above = claim(Some(&first), Epoch::from_stored(8), &request, at(40), &rules).unwrap();
-    assert_eq!((above.lease.epoch.get(), above.seal.get()), (21, 21));
+    assert_eq!((above.lease.epoch.get(), above.fence.get()), (21, 21));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn the_planted_bug_leaves_the_epoch_where_it_was() {
     let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
     for (cause, epoch) in [
         (ClaimCause::Expired, 1),
-        (ClaimCause::Silent, 1),
+        (ClaimCause::Unresponsive, 1),
         (ClaimCause::Unowned, 2),
         (ClaimCause::Foreign, 2),
     ] {
@@ -175,18 +175,18 @@ fn only_the_holder_renews_and_nothing_but_the_age_changes() {
 fn a_transfer_raises_the_epoch_and_leaves_nobody_unaware() {
     let first = owned("a", at(0));
     let request = TransferRequest { token: token(&first), to: host("b"), duration: LEASE * 2, settled: true };
-    let first = LeaseRecord { heir: Some(host("c")), ..first };
+    let first = LeaseRecord { successor: Some(host("c")), ..first };
     let change = transfer(Some(&first), first.epoch, &request, at(7)).unwrap();
     assert_eq!(change.lease.owner, Some(host("b")));
-    assert_eq!((change.lease.epoch.get(), change.seal.get()), (2, 2));
-    assert_eq!(change.lease.seen_at(at(7)).quiet, Duration::ZERO);
-    assert_eq!((change.lease.previous.clone(), change.lease.heir.clone()), (None, None));
+    assert_eq!((change.lease.epoch.get(), change.fence.get()), (2, 2));
+    assert_eq!(change.lease.seen_at(at(7)).takeover_delay, Duration::ZERO);
+    assert_eq!((change.lease.previous_owner.clone(), change.lease.successor.clone()), (None, None));
     assert_eq!((change.lease.acquired_at, change.lease.renewed_at), (at(7), at(7)));
     assert_eq!(change.lease.duration, Some(LEASE * 2));
     assert_eq!(change.lease.revision, first.revision + 1);
     assert_eq!(change.history.from, Some(host("a")));
     assert_eq!(change.history.reason, ChangeReason::HandedOver);
-    assert_eq!(transfer(Some(&change.lease), change.seal, &request, at(8)), None);
+    assert_eq!(transfer(Some(&change.lease), change.fence, &request, at(8)), None);
     let sealed_higher = transfer(Some(&first), Epoch::from_stored(5), &request, at(7)).unwrap();
     assert_eq!(sealed_higher.lease.epoch.get(), 6);
 }
@@ -194,33 +194,33 @@ fn a_transfer_raises_the_epoch_and_leaves_nobody_unaware() {
 #[test]
 fn a_release_keeps_the_epoch_and_the_next_claim_raises_it() {
     let first = owned("a", at(0));
-    let heir = Some(host("b"));
+    let successor = Some(host("b"));
     let cause = ReleaseCause::Shutdown;
-    let request = ReleaseRequest { token: token(&first), cause, heir: heir.clone(), settled: true };
+    let request = ReleaseRequest { token: token(&first), cause, successor: successor.clone(), settled: true };
     let change = release(Some(&first), first.epoch, &request, at(7)).unwrap();
     assert_eq!(change.lease.owner, None);
     assert_eq!(change.lease.epoch, first.epoch);
-    assert_eq!(change.seal, first.epoch);
+    assert_eq!(change.fence, first.epoch);
     assert_eq!(change.lease.revision, first.revision + 1);
     assert_eq!(change.lease.seen_at(at(9)).age, Duration::from_secs(2));
-    assert_eq!(change.lease.seen_at(at(9)).heir, heir);
+    assert_eq!(change.lease.seen_at(at(9)).successor, successor);
     assert_eq!((change.lease.duration, change.lease.acquired_at), (None, at(7)));
     assert_eq!(change.history.to, None);
     assert_eq!(change.history.from, Some(host("a")));
-    assert_eq!(release(Some(&change.lease), change.seal, &request, at(8)), None);
+    assert_eq!(release(Some(&change.lease), change.fence, &request, at(8)), None);
     let again = claim(
         Some(&change.lease),
-        change.seal,
+        change.fence,
         &self::request("b", Some(&change.lease), ClaimCause::Unowned),
         at(8),
         &Rules::default(),
     )
     .unwrap();
     assert_eq!(again.lease.epoch.get(), 2);
-    assert_eq!(again.lease.heir, None);
-    assert_eq!(again.lease.seen_at(at(8)).quiet, Duration::ZERO);
-    let sought = seek(Some(&change.lease), change.seal, P, "ada", at(9), &Rules::default());
-    assert_eq!(sought.lease.heir, None);
+    assert_eq!(again.lease.successor, None);
+    assert_eq!(again.lease.seen_at(at(8)).takeover_delay, Duration::ZERO);
+    let sought = seek(Some(&change.lease), change.fence, P, "ada", at(9), &Rules::default());
+    assert_eq!(sought.lease.successor, None);
 }
 
 #[test]
@@ -229,14 +229,14 @@ fn a_thief_waits_until_its_victim_has_noticed() {
     let stolen = claim(
         Some(&first),
         first.epoch,
-        &request("b", Some(&first), ClaimCause::Silent),
+        &request("b", Some(&first), ClaimCause::Unresponsive),
         at(10),
         &Rules::default(),
     )
     .unwrap();
-    assert_eq!(stolen.lease.previous, Some(host("a")));
-    assert_eq!(stolen.lease.seen_at(at(10)).quiet, Duration::from_secs(20));
-    assert_eq!(stolen.lease.seen_at(at(31)).quiet, Duration::ZERO);
+    assert_eq!(stolen.lease.previous_owner, Some(host("a")));
+    assert_eq!(stolen.lease.seen_at(at(10)).takeover_delay, Duration::from_secs(20));
+    assert_eq!(stolen.lease.seen_at(at(31)).takeover_delay, Duration::ZERO);
     let expired = claim(
         Some(&first),
         first.epoch,
@@ -245,38 +245,38 @@ fn a_thief_waits_until_its_victim_has_noticed() {
         &Rules::default(),
     )
     .unwrap();
-    assert_eq!(expired.lease.seen_at(at(10)).quiet, Duration::ZERO);
-    assert_eq!(expired.lease.previous, None);
+    assert_eq!(expired.lease.seen_at(at(10)).takeover_delay, Duration::ZERO);
+    assert_eq!(expired.lease.previous_owner, None);
 }
 
 #[test]
 fn who_is_unaware_stays_so_when_the_lease_moves_on() {
     let rules = Rules::default();
     let first = owned("a", at(0));
-    let request_b = request("b", Some(&first), ClaimCause::Silent);
+    let request_b = request("b", Some(&first), ClaimCause::Unresponsive);
     let stolen = claim(Some(&first), first.epoch, &request_b, at(10), &rules).unwrap();
     let to_c = TransferRequest { token: token(&stolen.lease), to: host("c"), duration: LEASE, settled: true };
-    let given = transfer(Some(&stolen.lease), stolen.seal, &to_c, at(11)).unwrap();
-    assert_eq!(given.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
-    let request_d = request("d", Some(&given.lease), ClaimCause::Silent);
-    let again = claim(Some(&given.lease), given.seal, &request_d, at(12), &rules).unwrap();
-    assert_eq!(again.lease.previous, Some(host("c")));
-    assert_eq!(again.lease.seen_at(at(12)).quiet, Duration::from_secs(29));
+    let given = transfer(Some(&stolen.lease), stolen.fence, &to_c, at(11)).unwrap();
+    assert_eq!(given.lease.seen_at(at(12)).takeover_delay, Duration::from_secs(18));
+    let request_d = request("d", Some(&given.lease), ClaimCause::Unresponsive);
+    let again = claim(Some(&given.lease), given.fence, &request_d, at(12), &rules).unwrap();
+    assert_eq!(again.lease.previous_owner, Some(host("c")));
+    assert_eq!(again.lease.seen_at(at(12)).takeover_delay, Duration::from_secs(29));
     let expired = request("d", Some(&given.lease), ClaimCause::Expired);
-    let late = claim(Some(&given.lease), given.seal, &expired, at(12), &rules).unwrap();
-    assert_eq!(late.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+    let late = claim(Some(&given.lease), given.fence, &expired, at(12), &rules).unwrap();
+    assert_eq!(late.lease.seen_at(at(12)).takeover_delay, Duration::from_secs(18));
 }
 
 #[test]
 fn nobody_vouches_for_an_owner_before_it() {
     // Host b takes the lease of a at 10, and a may be at work until 30; b's own lease is shorter.
     let first = owned("a", at(0));
-    let mut robbed = request("b", Some(&first), ClaimCause::Silent);
+    let mut robbed = request("b", Some(&first), ClaimCause::Unresponsive);
     robbed.duration = Duration::from_secs(5);
     let stolen = claim(Some(&first), first.epoch, &robbed, at(10), &Rules::default()).unwrap();
-    let sought = seek(Some(&stolen.lease), stolen.seal, P, "ada", at(11), &Rules::default());
-    assert_eq!(sought.lease.previous, None);
-    assert_eq!(sought.lease.seen_at(at(11)).quiet, Duration::from_secs(19));
+    let sought = seek(Some(&stolen.lease), stolen.fence, P, "ada", at(11), &Rules::default());
+    assert_eq!(sought.lease.previous_owner, None);
+    assert_eq!(sought.lease.seen_at(at(11)).takeover_delay, Duration::from_secs(19));
 }
 
 #[test]
@@ -285,34 +285,41 @@ fn a_clock_set_back_makes_nobody_wait_longer_than_a_lease() {
     let stolen = claim(
         Some(&first),
         first.epoch,
-        &request("b", Some(&first), ClaimCause::Silent),
+        &request("b", Some(&first), ClaimCause::Unresponsive),
         at(10),
         &Rules::default(),
     )
     .unwrap();
-    assert_eq!(stolen.lease.seen_at(at(10)).quiet, LEASE);
+    assert_eq!(stolen.lease.seen_at(at(10)).takeover_delay, LEASE);
 }
 
 #[test]
 fn a_clock_set_back_afterwards_does_not_either_whatever_becomes_of_the_lease() {
     let rules = Rules::default();
     let first = owned("a", at(1_000));
-    let robbed = request("b", Some(&first), ClaimCause::Silent);
+    let robbed = request("b", Some(&first), ClaimCause::Unresponsive);
     let stolen = claim(Some(&first), first.epoch, &robbed, at(1_010), &rules).unwrap().lease;
     let twenty = Duration::from_secs(20);
-    assert_eq!(stolen.seen_at(at(500)).quiet, twenty);
+    assert_eq!(stolen.seen_at(at(500)).takeover_delay, twenty);
     let to_c = TransferRequest { token: token(&stolen), to: host("c"), duration: LEASE, settled: true };
     let given = transfer(Some(&stolen), stolen.epoch, &to_c, at(500)).unwrap().lease;
-    assert_eq!(given.seen_at(at(500)).quiet, twenty);
-    let back =
-        ReleaseRequest { token: token(&given), cause: ReleaseCause::Shutdown, heir: None, settled: true };
+    assert_eq!(given.seen_at(at(500)).takeover_delay, twenty);
+    let back = ReleaseRequest {
+        token: token(&given),
+        cause: ReleaseCause::Shutdown,
+        successor: None,
+        settled: true,
+    };
     let free = release(Some(&given), given.epoch, &back, at(100)).unwrap().lease;
-    assert_eq!(free.seen_at(at(100)).quiet, twenty);
+    assert_eq!(free.seen_at(at(100)).takeover_delay, twenty);
     let taken = request("d", Some(&free), ClaimCause::Unowned);
     let taken = claim(Some(&free), free.epoch, &taken, at(50), &rules).unwrap().lease;
-    assert_eq!((taken.seen_at(at(50)).quiet, taken.seen_at(at(69)).quiet), (twenty, Duration::from_secs(1)));
+    assert_eq!(
+        (taken.seen_at(at(50)).takeover_delay, taken.seen_at(at(69)).takeover_delay),
+        (twenty, Duration::from_secs(1))
+    );
     let sought = seek(Some(&free), free.epoch, P, "ada", at(50), &rules).lease;
-    assert_eq!(sought.seen_at(at(40)).quiet, twenty);
+    assert_eq!(sought.seen_at(at(40)).takeover_delay, twenty);
 }
 
 #[test]
@@ -320,32 +327,32 @@ fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
     let first = owned("a", at(0));
     let sought = seek(Some(&first), first.epoch, P, "ada", at(10), &Rules::default());
     assert_eq!(sought.lease.owner, None);
-    assert_eq!((sought.lease.epoch.get(), sought.seal.get()), (2, 2));
+    assert_eq!((sought.lease.epoch.get(), sought.fence.get()), (2, 2));
     assert_eq!(sought.lease.revision, first.revision + 1);
     let seen = sought.lease.seen_at(at(12));
-    assert_eq!((seen.previous, seen.quiet), (Some(host("a")), Duration::from_secs(18)));
-    let again = seek(Some(&sought.lease), sought.seal, P, "ada", at(11), &Rules::default());
-    assert_eq!(again.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+    assert_eq!((seen.previous_owner, seen.takeover_delay), (Some(host("a")), Duration::from_secs(18)));
+    let again = seek(Some(&sought.lease), sought.fence, P, "ada", at(11), &Rules::default());
+    assert_eq!(again.lease.seen_at(at(12)).takeover_delay, Duration::from_secs(18));
     assert_eq!(again.lease.epoch.get(), 3);
     let claimed = claim(
         Some(&sought.lease),
-        sought.seal,
+        sought.fence,
         &request("b", Some(&sought.lease), ClaimCause::Unowned),
         at(12),
         &Rules::default(),
     )
     .unwrap();
-    assert_eq!(claimed.lease.seen_at(at(12)).quiet, Duration::from_secs(18));
+    assert_eq!(claimed.lease.seen_at(at(12)).takeover_delay, Duration::from_secs(18));
     let fresh = seek(None, Epoch::from_stored(4), P, "ada", at(1), &Rules::default());
     assert_eq!((fresh.lease.epoch.get(), fresh.lease.partition), (5, P));
     assert_eq!(fresh.history.reason, ChangeReason::Sought { by: "ada".into() });
 }
 
 #[test]
-fn only_the_sealed_epoch_saves_and_never_backwards() {
+fn only_the_fenced_epoch_saves_and_never_backwards() {
     let rules = Rules::default();
     let first = owned("a", at(0));
-    let mut record = CheckpointRecord { seal: first.epoch, checkpoint: None };
+    let mut record = CheckpointRecord { fence: first.epoch, checkpoint: None };
     let SaveVerdict::Write(written) =
         save(&record, &SaveRequest::new(&token(&first), &finished(5), None), at(1), &rules)
     else {
@@ -358,20 +365,20 @@ fn only_the_sealed_epoch_saves_and_never_backwards() {
     let rewind = SaveRequest { rewind: true, ..SaveRequest::new(&token(&first), &finished(4), None) };
     let rewound = save(&record, &rewind, at(2), &rules);
     assert!(matches!(rewound, SaveVerdict::Write(_)), "the owner may, where the position does not exist");
-    record.seal = record.seal.next().unwrap();
+    record.fence = record.fence.next().unwrap();
     assert!(matches!(save(&record, &rewind, at(2), &rules), SaveVerdict::Fenced { .. }));
     let late = save(&record, &SaveRequest::new(&token(&first), &finished(6), None), at(2), &rules);
-    assert_eq!(late, SaveVerdict::Fenced { seal: record.seal });
-    let early = LeaseToken { epoch: record.seal.next().unwrap(), ..token(&first) };
+    assert_eq!(late, SaveVerdict::Fenced { epoch: record.fence });
+    let early = LeaseToken { epoch: record.fence.next().unwrap(), ..token(&first) };
     let future = save(&record, &SaveRequest::new(&early, &finished(6), None), at(2), &rules);
-    assert_eq!(future, SaveVerdict::Fenced { seal: record.seal });
+    assert_eq!(future, SaveVerdict::Fenced { epoch: record.fence });
 }
 
 #[test]
 fn a_save_without_log_keeps_the_log_that_is_stored() {
     let rules = Rules::default();
     let first = owned("a", at(0));
-    let mut record = CheckpointRecord { seal: first.epoch, checkpoint: None };
+    let mut record = CheckpointRecord { fence: first.epoch, checkpoint: None };
     let log = LogId::new("a");
     for (sequence, log) in [(7, Some(&log)), (8, None)] {
         let verdict =
@@ -393,7 +400,7 @@ fn nobody_saves_before_the_first_claim() {
         at(1),
         &Rules::default(),
     );
-    assert_eq!(verdict, SaveVerdict::Fenced { seal: Epoch::NONE });
+    assert_eq!(verdict, SaveVerdict::Fenced { epoch: Epoch::NONE });
 }
 
 #[test]
@@ -401,7 +408,7 @@ fn the_planted_bug_lets_a_late_save_through() {
     let rules = Rules { checkpoints_are_fenced: false, ..Rules::default() };
     let first = owned("a", at(0));
     let record = CheckpointRecord {
-        seal: first.epoch.next().unwrap(),
+        fence: first.epoch.next().unwrap(),
         checkpoint: Some(Checkpoint {
             position: Position::Start(StartPosition::after(SequenceNumber(9))),
             log: None,
@@ -431,7 +438,7 @@ fn the_planted_bug_lets_the_owners_next_save_undo_a_seek() {
     let first = owned("a", at(0));
     let undone = |rules: &Rules| {
         let sought = seek(Some(&first), first.epoch, P, "ada", at(10), rules);
-        let record = CheckpointRecord { seal: sought.seal, checkpoint: None };
+        let record = CheckpointRecord { fence: sought.fence, checkpoint: None };
         let request = SaveRequest::new(&token(&first), &finished(5), None);
         matches!(save(&record, &request, at(11), &Rules::default()), SaveVerdict::Write(_))
     };

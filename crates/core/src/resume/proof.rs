@@ -27,17 +27,17 @@ const REFUSALS_THAT_PROVE: u32 = 5;
 
 /// The number of checks in a row that are proof, of a partition that ends before a position at
 /// which a receiver is open.
-const LOOKS_THAT_PROVE: u32 = 3;
+const CHECKS_THAT_PROVE: u32 = 3;
 /// The time between two checks. All checks together take longer than a hub's properties may lag
 /// behind its receivers.
-pub const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The observations of a position that may lie beyond the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
     start: StartPosition,
     refusals: u32,
-    looks: u32,
+    checks: u32,
 }
 
 /// The conclusion from the evidence.
@@ -54,7 +54,7 @@ pub enum Finding {
 impl Evidence {
     /// No observations of this position yet.
     pub fn of(start: &StartPosition) -> Self {
-        Self { start: start.clone(), refusals: 0, looks: 0 }
+        Self { start: start.clone(), refusals: 0, checks: 0 }
     }
 
     /// The position in question.
@@ -66,7 +66,7 @@ impl Evidence {
     /// read after that.
     pub fn refused(&mut self, message: &str, partition: &PartitionProperties) -> Finding {
         self.refusals += 1;
-        self.looks = 0;
+        self.checks = 0;
         match out_of_range(&self.start, partition) {
             // Events that retention removed do not come back.
             Some(ground @ LostGround::Overtaken { .. }) => Finding::Missing(ground),
@@ -85,12 +85,12 @@ impl Evidence {
 
     /// Notes that a receiver has been open there for a while without an event; these are the
     /// current properties.
-    pub fn looked(&mut self, partition: &PartitionProperties) -> Finding {
+    pub fn checked(&mut self, partition: &PartitionProperties) -> Finding {
         match out_of_range(&self.start, partition) {
             Some(ground @ LostGround::BeyondTheEnd { .. }) => {
-                self.looks += 1;
-                if self.looks < LOOKS_THAT_PROVE {
-                    Finding::Unsure(LOOK_INTERVAL)
+                self.checks += 1;
+                if self.checks < CHECKS_THAT_PROVE {
+                    Finding::Unsure(CHECK_INTERVAL)
                 } else {
                     Finding::Missing(ground)
                 }
@@ -167,23 +167,23 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_proof_only_when_all_of_them_agree() {
+    fn checks_are_proof_only_when_all_of_them_agree() {
         let mut evidence = behind(20);
-        assert_eq!(evidence.looked(&partition(0, 9)), Finding::Unsure(LOOK_INTERVAL));
-        assert_eq!(evidence.looked(&partition(0, 12)), Finding::Unsure(LOOK_INTERVAL));
-        assert_eq!(evidence.looked(&partition(0, 12)), beyond(21, 13));
+        assert_eq!(evidence.checked(&partition(0, 9)), Finding::Unsure(CHECK_INTERVAL));
+        assert_eq!(evidence.checked(&partition(0, 12)), Finding::Unsure(CHECK_INTERVAL));
+        assert_eq!(evidence.checked(&partition(0, 12)), beyond(21, 13));
         let mut evidence = behind(20);
-        evidence.looked(&partition(0, 9));
-        evidence.looked(&partition(0, 9));
-        assert_eq!(evidence.looked(&partition(0, 20)), Finding::Exists);
-        assert_eq!(behind(20).looked(&partition(30, 40)), Finding::Exists);
+        evidence.checked(&partition(0, 9));
+        evidence.checked(&partition(0, 9));
+        assert_eq!(evidence.checked(&partition(0, 20)), Finding::Exists);
+        assert_eq!(behind(20).checked(&partition(30, 40)), Finding::Exists);
     }
 
     #[test]
     fn numbers_that_were_passed_over_are_not_beyond_the_end() {
         let jumped = PartitionProperties { next: SequenceNumber(30), ..partition(0, 9) };
-        assert_eq!(behind(20).looked(&jumped), Finding::Exists);
-        assert_eq!(behind(29).looked(&jumped), Finding::Exists);
-        assert_eq!(behind(30).looked(&jumped), Finding::Unsure(LOOK_INTERVAL));
+        assert_eq!(behind(20).checked(&jumped), Finding::Exists);
+        assert_eq!(behind(29).checked(&jumped), Finding::Exists);
+        assert_eq!(behind(30).checked(&jumped), Finding::Unsure(CHECK_INTERVAL));
     }
 }

@@ -74,7 +74,7 @@ pub static ALL: [Plant; 13] = [
     Plant {
         name: "unfit",
         what: "a host that cannot serve has a share all the same",
-        rules: Rules { the_unfit_do_not_count: false, ..Rules::KEPT },
+        rules: Rules { unhealthy_hosts_do_not_count: false, ..Rules::KEPT },
     },
     Plant {
         name: "rewind",

@@ -13,7 +13,7 @@ use ephor_core::store::Store;
 
 use super::{Config, EventProcessorHost};
 use crate::context::PartitionContext;
-use crate::environment::{Environment, TokioEnvironment, unguessable};
+use crate::environment::{Environment, TokioEnvironment, os_seeded_random};
 use crate::options::{EventProcessorOptions, InvalidOption, PartitionManagerOptions};
 use crate::processor::{EventProcessor, PerBatch, PerEvent};
 use crate::pump::{self, Factory};
@@ -35,7 +35,7 @@ pub enum BuildError {
 /// assert_ne!(ephor::host_name("vm"), ephor::host_name("vm"));
 /// ```
 pub fn host_name(prefix: &str) -> String {
-    format!("{prefix}-{:08x}", unguessable() >> 32)
+    format!("{prefix}-{:08x}", os_seeded_random() >> 32)
 }
 
 /// Builds a host from a source, a store and a handler of events. Finished by one of the methods
@@ -135,7 +135,7 @@ impl HostBuilder {
             options: self.options,
             manager: self.manager,
             rules: self.rules,
-            run_pump: Arc::new(move |seed| Box::pin(pump::run(seed, factory.clone()))),
+            run_pump: Arc::new(move |args| Box::pin(pump::run(args, factory.clone()))),
         }))
     }
 

@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use crate::processor::CloseReason;
 
 /// The number of changes that a slow reader may lag before it misses some.
-pub(crate) const CHANGES_KEPT: usize = 1_024;
+pub(crate) const MAX_KEPT_CHANGES: usize = 1_024;
 
 /// A partition came to this host or left it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl OwnershipReason {
         match self {
             Self::Claimed(ClaimCause::Unowned) => "unowned",
             Self::Claimed(ClaimCause::Expired) => "expired",
-            Self::Claimed(ClaimCause::Silent) => "steal",
+            Self::Claimed(ClaimCause::Unresponsive) => "steal",
             Self::Claimed(ClaimCause::Foreign) => "foreign",
             Self::Received => "handover",
             Self::HandedOver => "handover",

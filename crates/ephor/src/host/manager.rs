@@ -15,19 +15,19 @@ use std::time::Duration;
 
 use ephor_core::balance::{self, Fleet, Plan};
 use ephor_core::epoch::Epoch;
-use ephor_core::expiry::{Judgement, Tolerance, Watch};
+use ephor_core::expiry::{Liveness, LivenessTracker, Tolerance};
 use ephor_core::handover::Ask;
 use ephor_core::host_record::{Answer, HostRecord, HostState, Want};
 use ephor_core::ids::{HostId, LogId, PartitionId};
-use ephor_core::same_hub::{HUB_REFRESH, HubWatch};
-use ephor_core::store::{Founding, View};
+use ephor_core::same_hub::{HUB_REFRESH, HubTracker};
+use ephor_core::store::{GroupOrigin, View};
 use ephor_core::time::Monotonic;
 use tokio::sync::{mpsc, watch};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
-use super::fitness::Fitness;
 use super::foreign::Foreign;
-use super::hub_look::HubLook;
+use super::health::Health;
+use super::hub_refresh::HubAnswer;
 use super::namesakes::Namesakes;
 use super::planted;
 use super::same_hub;
@@ -39,13 +39,13 @@ use crate::stop_report::StopReport;
 
 /// The time for which a stop waits for the current scan before it stops the pumps all the same: the
 /// store may hang.
-const SCAN_ENDS_WITHIN: Duration = Duration::from_secs(1);
+const MAX_SCAN_TIME_AT_STOP: Duration = Duration::from_secs(1);
 /// The minimum time between two scans, however often the store wakes us.
-const SHORTEST_SCAN: Duration = Duration::from_millis(50);
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The cooldown of a partition, during which this host does not claim it.
 #[derive(Clone, Debug)]
-pub(super) struct Cooling {
+pub(super) struct Cooldown {
     pub(super) until: Monotonic,
     /// The foreign reader that took it, if one did.
     pub(super) foreign: Option<Foreign>,
@@ -59,14 +59,14 @@ pub(crate) struct Manager {
     ended: watch::Sender<Option<StopReport>>,
     pub(super) ends: mpsc::UnboundedReceiver<PumpEnd>,
     pub(super) end_sender: mpsc::UnboundedSender<PumpEnd>,
-    pub(super) watch: Watch,
+    pub(super) liveness_tracker: LivenessTracker,
     pub(super) partitions: Vec<PartitionId>,
     pub(super) log: Option<LogId>,
     pub(super) refresh_at: Monotonic,
     pub(super) lag_at: Monotonic,
     /// True if the hub did not answer the last request.
     pub(super) hub_away: bool,
-    pub(super) founding: Option<Founding>,
+    pub(super) origin: Option<GroupOrigin>,
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,
     /// The highest epoch that a pump of ours has served: none is served twice.
@@ -74,8 +74,8 @@ pub(crate) struct Manager {
     /// The highest epoch that was ever seen. Claims go above it, even if the store has forgotten it
     /// (after a restore from a backup).
     pub(super) known: BTreeMap<PartitionId, Epoch>,
-    pub(super) cooling: BTreeMap<PartitionId, Cooling>,
-    pub(super) fitness: Fitness,
+    pub(super) cooldowns: BTreeMap<PartitionId, Cooldown>,
+    pub(super) health: Health,
     pub(super) draining: bool,
     /// The results of the partitions since the stop began.
     pub(super) report: StopReport,
@@ -85,7 +85,7 @@ pub(crate) struct Manager {
     written: Option<(Monotonic, HostRecord)>,
     namesakes: Namesakes,
     /// Tracks the hubs that the other hosts read, since we know which one is ours.
-    pub(super) hub_watch: HubWatch,
+    pub(super) hub_tracker: HubTracker,
     /// The hosts that read another hub, and were reported.
     pub(super) elsewhere: BTreeSet<HostId>,
     unplaced: usize,
@@ -97,13 +97,13 @@ pub(crate) struct Manager {
 }
 
 /// The state of the fleet, as a scan reads it.
-pub(super) struct Sight {
+pub(super) struct ScanView {
     pub(super) view: View,
     pub(super) fleet: Fleet,
     pub(super) plan: Plan,
     pub(super) me: usize,
     /// True if hosts count as alive only because of the grace period after an outage.
-    lenient: bool,
+    grace_after_outage: bool,
     /// Leases that may be older than they look.
     pub(super) ages_unknown: Vec<PartitionId>,
     pub(super) sent: Monotonic,
@@ -114,20 +114,21 @@ impl Manager {
     pub(super) fn new(
         shared: Arc<HostShared>,
         ended: watch::Sender<Option<StopReport>>,
-        look: Option<HubLook>,
+        answer: Option<HubAnswer>,
     ) -> Self {
         let resolution = shared.store.store().capabilities().clock_resolution;
         let default = Tolerance::default();
         let tolerance = Tolerance { fixed: default.fixed + resolution, ..default };
         let (end_sender, ends) = mpsc::unbounded_channel();
         let now = shared.now();
-        let refresh_at = look.as_ref().filter(|look| !look.hub.partitions.is_empty());
-        let refresh_at = refresh_at.map_or(now, |look| look.asked + HUB_REFRESH);
-        let (mut partitions, log) = look.map_or((vec![], None), |look| (look.hub.partitions, look.hub.log));
+        let refresh_at = answer.as_ref().filter(|answer| !answer.hub.partitions.is_empty());
+        let refresh_at = refresh_at.map_or(now, |answer| answer.asked + HUB_REFRESH);
+        let (mut partitions, log) =
+            answer.map_or((vec![], None), |answer| (answer.hub.partitions, answer.hub.log));
         partitions.sort_unstable();
-        let hub_watch = same_hub::watch(&shared);
+        let hub_tracker = same_hub::hub_tracker(&shared);
         Self {
-            watch: Watch::new(tolerance, shared.manager.foreign_expiry),
+            liveness_tracker: LivenessTracker::new(tolerance, shared.manager.foreign_expiry),
             shared,
             ended,
             ends,
@@ -137,20 +138,20 @@ impl Manager {
             refresh_at,
             lag_at: now,
             hub_away: false,
-            founding: None,
+            origin: None,
             asks: BTreeMap::new(),
             answers: BTreeMap::new(),
             served: BTreeMap::new(),
             known: BTreeMap::new(),
-            cooling: BTreeMap::new(),
-            fitness: Fitness::default(),
+            cooldowns: BTreeMap::new(),
+            health: Health::default(),
             draining: false,
             report: StopReport::default(),
             unconfirmed: vec![],
             beat: 0,
             written: None,
             namesakes: Namesakes::default(),
-            hub_watch,
+            hub_tracker,
             elsewhere: BTreeSet::new(),
             unplaced: 0,
             damaged: vec![],
@@ -162,20 +163,20 @@ impl Manager {
     /// Runs until the host is stopped or dropped. Nothing else ends it, not even a panic.
     pub(crate) async fn run(mut self) {
         let shared = self.shared.clone();
-        while shared.reporter.survive("manager", self.turns()).await.is_none() {
+        while shared.reporter.catch_panics("manager", self.run_loop()).await.is_none() {
             shared.environment.sleep_until(shared.now() + shared.manager.fast_scan).await;
         }
     }
 
     /// Scans, and handles events in between, until the host is stopped or dropped.
-    async fn turns(&mut self) {
+    async fn run_loop(&mut self) {
         let shared = self.shared.clone();
         let mut next = shared.now();
         let mut woken = false;
         loop {
             tokio::select! {
                 biased;
-                () = shared.told_to_stop() => {
+                () = shared.stop_requested() => {
                     // Boxed, because it is large and runs once.
                     let report = Box::pin(self.stop()).await;
                     // The callers may have gone away; the host is stopped all the same.
@@ -186,7 +187,7 @@ impl Manager {
                     if let Some(end) = end {
                         self.pump_ended(end);
                     }
-                    next = next.min(shared.now() + SHORTEST_SCAN);
+                    next = next.min(shared.now() + MIN_SCAN_INTERVAL);
                 }
                 () = shared.environment.sleep_until(next) => {
                     let busy = self.scan_unless_stopped().await;
@@ -196,14 +197,14 @@ impl Manager {
                 }
                 // Awaited once for each scan, so that a store that wakes us all the time does not
                 // prevent scans.
-                change = shared.reporter.survive("manager", shared.store.changed(&shared.me)), if !woken => {
+                change = shared.reporter.catch_panics("manager", shared.store.changed(&shared.me)), if !woken => {
                     woken = true;
                     // If it panicked, it is not called again before the next scan, which comes at
                     // its usual time.
                     if change.is_some() {
-                        // It may be an operator's order, which only a heartbeat returns.
+                        // It may be a new desired state, which only a heartbeat returns.
                         self.written = None;
-                        next = shared.now().max(self.last_scan + SHORTEST_SCAN);
+                        next = shared.now().max(self.last_scan + MIN_SCAN_INTERVAL);
                     }
                 }
             }
@@ -216,11 +217,11 @@ impl Manager {
         let shared = self.shared.clone();
         // Panics are caught here, too, so that the next scan comes at its usual time. Boxed,
         // because it is large and rare.
-        let mut scan = Box::pin(shared.reporter.survive("manager", self.scan()));
+        let mut scan = Box::pin(shared.reporter.catch_panics("manager", self.scan()));
         let busy = tokio::select! {
             biased;
             busy = &mut scan => busy,
-            never = shared.stop_slots_when_told(SCAN_ENDS_WITHIN) => match never {},
+            never = shared.stop_slots_on_request(MAX_SCAN_TIME_AT_STOP) => match never {},
         };
         busy.unwrap_or(true)
     }
@@ -232,35 +233,39 @@ impl Manager {
         self.refresh_lag().await;
         self.shared.notice_stuck_calls();
         let beaten = self.heartbeat().await;
-        let Some(sight) = self.look().await else { return true };
-        self.reconcile(&sight).await;
-        self.answer(&sight);
-        self.ask(&sight).await;
-        self.claim(&sight).await;
+        let Some(scan) = self.read_fleet().await else { return true };
+        self.reconcile(&scan).await;
+        self.answer(&scan);
+        self.ask(&scan).await;
+        self.claim(&scan).await;
         let said = self.heartbeat().await;
         if !said {
             // Nobody has seen our new requests, so they are dropped: their time without an answer
             // must not start.
-            self.asks.retain(|_, ask| ask.asked_at < sight.received);
+            self.asks.retain(|_, ask| ask.asked_at < scan.received);
         }
-        self.note_status(&sight);
-        !beaten || sight.lenient || !sight.plan.settled() || !self.asks.is_empty() || !self.answers.is_empty()
+        self.note_status(&scan);
+        !beaten
+            || scan.grace_after_outage
+            || !scan.plan.settled()
+            || !self.asks.is_empty()
+            || !self.answers.is_empty()
     }
 
     /// True if this host is drained, stops, or was told to stop while a scan is under way.
     fn is_leaving(&self) -> bool {
-        self.draining || self.shared.is_told_to_stop()
+        self.draining || self.shared.is_stop_requested()
     }
 
     pub(super) fn takes_part(&self) -> bool {
-        !self.is_leaving() && !self.fitness.is_unfit(self.shared.now())
+        !self.is_leaving() && !self.health.is_unhealthy(self.shared.now())
     }
 
     fn state(&self) -> HostState {
         if self.is_leaving() {
             HostState::Draining
-        } else if self.fitness.is_unfit(self.shared.now()) {
-            HostState::Unfit
+        } else if self.health.is_unhealthy(self.shared.now()) {
+            HostState::Unhealthy
         } else if self.shared.slots().is_empty() && self.shared.status().share == 0 {
             HostState::Standby
         } else {
@@ -305,8 +310,8 @@ impl Manager {
         let store = &self.shared.store;
         let call = store.store().heartbeat(store.group(), &record);
         match store.call("heartbeat", None, call).await {
-            Ok(orders) => {
-                self.draining = orders.drain;
+            Ok(desired) => {
+                self.draining = desired.drain;
                 self.written = Some((now, record));
                 true
             }
@@ -315,28 +320,28 @@ impl Manager {
     }
 
     /// Reads the view and makes the plan. `None` if that was not possible.
-    pub(super) async fn look(&mut self) -> Option<Sight> {
+    pub(super) async fn read_fleet(&mut self) -> Option<ScanView> {
         let shared = self.shared.clone();
         let store = &shared.store;
-        if self.founding.is_none() && !self.partitions.is_empty() {
-            let founding = Founding { partitions: self.partitions.clone(), log: self.log.clone() };
-            let call = store.store().found(store.group(), &founding);
-            self.founding = Some(store.call("found", None, call).await.ok()?);
+        if self.origin.is_none() && !self.partitions.is_empty() {
+            let origin = GroupOrigin { partitions: self.partitions.clone(), log: self.log.clone() };
+            let call = store.store().init_group(store.group(), &origin);
+            self.origin = Some(store.call("init_group", None, call).await.ok()?);
         }
         let sent = shared.now();
         let view = store.call("view", None, store.store().view(store.group())).await;
         let received = shared.now();
         let Ok(view) = view else {
-            self.watch.lost_sight(received);
+            self.liveness_tracker.store_unreachable(received);
             return None;
         };
-        let judgement = if shared.rules.ages_are_the_stores {
-            self.watch.observe(&view, sent, received)
+        let liveness = if shared.rules.ages_are_the_stores {
+            self.liveness_tracker.observe(&view, sent, received)
         } else {
             let aged = planted::ages_by_our_clock(&view, shared.environment.wall());
-            self.watch.observe(&aged, sent, received)
+            self.liveness_tracker.observe(&aged, sent, received)
         };
-        if judgement.skewed {
+        if liveness.skewed {
             shared.reporter.report(&HostError::ClockSkew);
         }
         if self.damaged != view.damaged {
@@ -350,58 +355,58 @@ impl Manager {
         }
         self.notice_another_hub(&view.hosts);
         for lease in &view.leases {
-            self.know(lease.partition, lease.epoch);
+            self.observe_epoch(lease.partition, lease.epoch);
         }
         let patience = shared.manager.slow_scan.saturating_mul(2);
-        let mut fleet = Fleet::read(&view, &judgement, &self.partitions, patience, &shared.rules);
+        let mut fleet = Fleet::read(&view, &liveness, &self.partitions, patience, &shared.rules);
         self.notice_unclaimed(&view, &mut fleet, received, patience);
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();
         let plan = balance::plan(&fleet);
-        let Judgement { lenient, ages_unknown, .. } = judgement;
-        Some(Sight { view, fleet, plan, me, lenient, ages_unknown, sent, received })
+        let Liveness { grace_after_outage, ages_unknown, .. } = liveness;
+        Some(ScanView { view, fleet, plan, me, grace_after_outage, ages_unknown, sent, received })
     }
 
     /// A partition without a record has no age. The host that should claim it may be alive and
     /// never do so: after a while any host may claim it, as with one that was released.
     fn notice_unclaimed(&mut self, view: &View, fleet: &mut Fleet, now: Monotonic, patience: Duration) {
         let mut before = std::mem::take(&mut self.unclaimed);
-        for seat in fleet.seats.iter_mut().filter(|seat| view.lease(seat.partition).is_none()) {
-            let since = before.remove(&seat.partition).unwrap_or(now);
-            seat.overdue = now.since(since) >= patience;
-            self.unclaimed.insert(seat.partition, since);
+        for slot in fleet.slots.iter_mut().filter(|slot| view.lease(slot.partition).is_none()) {
+            let since = before.remove(&slot.partition).unwrap_or(now);
+            slot.overdue = now.since(since) >= patience;
+            self.unclaimed.insert(slot.partition, since);
         }
     }
 
     /// Remembers an epoch that the store issued. A store that is restored from an old backup would
     /// issue it again, to another host.
-    pub(super) fn know(&mut self, partition: PartitionId, epoch: Epoch) {
+    pub(super) fn observe_epoch(&mut self, partition: PartitionId, epoch: Epoch) {
         let known = self.known.entry(partition).or_default();
         *known = epoch.max(*known);
     }
 
     /// Marks this epoch and all before it as served: they are never served again, even if an old
     /// backup of the store brings them back.
-    pub(super) fn never_again(&mut self, partition: PartitionId, epoch: Epoch) {
+    pub(super) fn mark_served(&mut self, partition: PartitionId, epoch: Epoch) {
         let served = self.served.entry(partition).or_default();
         *served = epoch.max(*served);
     }
 
-    fn note_status(&mut self, sight: &Sight) {
+    fn note_status(&mut self, scan: &ScanView) {
         let state = self.state();
         {
             let mut status = self.shared.status();
             status.state = state;
-            status.share = sight.plan.shares[sight.me];
-            status.hosts_alive = sight.fleet.members.len();
+            status.share = scan.plan.shares[scan.me];
+            status.hosts_alive = scan.fleet.members.len();
             status.partitions = self.partitions.len();
             status.scans += 1;
         }
         metrics::gauge!(names::PARTITIONS_OWNED).set(f64::from(self.shared.statistics().owned));
-        if sight.plan.unplaced > 0 && self.unplaced != sight.plan.unplaced {
-            self.shared.reporter.report(&HostError::Unplaced { partitions: sight.plan.unplaced });
+        if scan.plan.unplaced > 0 && self.unplaced != scan.plan.unplaced {
+            self.shared.reporter.report(&HostError::Unplaced { partitions: scan.plan.unplaced });
         }
-        self.unplaced = sight.plan.unplaced;
+        self.unplaced = scan.plan.unplaced;
     }
 
     /// Shortens the interval by up to a quarter (jitter), so that hosts do not scan in step.

@@ -8,10 +8,10 @@
 
 pub(crate) mod builder;
 pub(crate) mod changes;
-mod fitness;
 mod foreign;
+mod health;
 pub(crate) mod hub_health;
-mod hub_look;
+mod hub_refresh;
 pub(crate) mod manager;
 mod namesakes;
 mod ownership;
@@ -43,14 +43,14 @@ use tokio::sync::{broadcast, watch};
 use crate::environment::{Environment, TaskHandle};
 use crate::error::{HostError, another_hub};
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
-use crate::pump::open::{HUB_ANSWERS_WITHIN, within_limit};
+use crate::pump::slow_hub::while_bytes_come;
 use crate::report::Reporter;
 use crate::stop_report::StopReport;
 use crate::store_calls::StoreCalls;
 use builder::HostBuilder;
 use changes::{OwnershipChanges, OwnershipEvent};
 use hub_health::HubHealth;
-use hub_look::HubLook;
+use hub_refresh::HubAnswer;
 use manager::Manager;
 use shared::{HostShared, RunPump};
 use snapshot::HostSnapshot;
@@ -194,7 +194,7 @@ impl EventProcessorHost {
     }
 
     pub(crate) fn new(config: Config) -> Self {
-        let (changes, _) = broadcast::channel(changes::CHANGES_KEPT);
+        let (changes, _) = broadcast::channel(changes::MAX_KEPT_CHANGES);
         Self { config, changes, state: Mutex::default() }
     }
 
@@ -228,7 +228,7 @@ impl EventProcessorHost {
         // Also cleared if this future is dropped half-way.
         let _starting = Starting(self);
         let reporter = Reporter::new(config.group.clone(), me.clone(), config.options.on_error.clone());
-        let hub = self.look_at_hub(&reporter).await?;
+        let hub = self.check_hub(&reporter).await?;
         let store = StoreCalls::new(
             config.store.clone(),
             config.environment.clone(),
@@ -257,12 +257,12 @@ impl EventProcessorHost {
         });
         tracing::info!(group = %config.group, host = %shared.me, "starting");
         let hub = match hub {
-            Some(look) => Some(same_hub::refuse_another(&shared, look).await?),
+            Some(answer) => Some(same_hub::refuse_another(&shared, answer).await?),
             None => None,
         };
         let (report, ended) = watch::channel(None);
         let manager = Manager::new(shared.clone(), report, hub);
-        let pulse = config.environment.keep_going();
+        let pulse = config.environment.keep_timers_running();
         let mut state = self.state();
         // Under one lock with `running`, so that a later `pause` finds the running host.
         shared.status().paused = state.paused.clone();
@@ -275,7 +275,7 @@ impl EventProcessorHost {
     }
 
     /// Checks that the hub and the group exist, as far as the hub answers.
-    async fn look_at_hub(&self, reporter: &Reporter) -> Result<Option<HubLook>, StartError> {
+    async fn check_hub(&self, reporter: &Reporter) -> Result<Option<HubAnswer>, StartError> {
         let config = &self.config;
         let name = || format!("{}/{}", config.group.namespace, config.group.hub);
         let passing = |error: SourceError| match error {
@@ -287,23 +287,24 @@ impl EventProcessorHost {
         };
         let environment = &*config.environment;
         let asked = environment.now();
-        let hub = match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.hub_properties()).await {
+        let source = &*config.source;
+        let hub = match while_bytes_come(environment, source, source.hub_properties()).await {
             Ok(hub) => hub,
             Err(error) => return passing(error),
         };
         let Some(first) = hub.partitions.first().copied() else {
             return Err(StartError::EmptyHub { hub: name() });
         };
-        let look = HubLook { hub, asked };
+        let answer = HubAnswer { hub, asked };
         let probe = OpenRequest::probe(&config.group.group, first, config.name.as_str());
-        match within_limit(environment, HUB_ANSWERS_WITHIN, config.source.open(probe)).await {
+        match while_bytes_come(environment, source, source.open(probe)).await {
             // Dropped and not closed, because nothing should wait for a hub here.
             Ok(receiver) => drop(receiver),
-            Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(look))),
+            Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(answer))),
             // Another receiver reads it: it exists.
             Err(_) => {}
         }
-        Ok(Some(look))
+        Ok(Some(answer))
     }
 
     /// Stops gracefully: drains, closes, checkpoints and releases everything, and leaves the fleet.
@@ -312,6 +313,9 @@ impl EventProcessorHost {
     /// leases that are not released then expire.
     ///
     /// Another call meanwhile can shorten the time, but not extend it; all calls return the same report.
+    ///
+    /// Do not await it inside `process_events`: the stop waits for that call, and the call for the
+    /// stop, until `within` is over and the call is given up. Start it in a task of its own.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
         // Also one that has ended because of a stop whose caller went away: its report is still there.
         let (mut ended, shared) = match &self.state().running {

@@ -34,7 +34,7 @@ pub(crate) fn rewind_without_proof(
 ) -> Result<Resume, LostGround> {
     let found = found?;
     match resume::beyond_the_end(&found.start, partition) {
-        Some(ground) => resume::instead(ground, partition, on_invalid),
+        Some(ground) => resume::replacement(ground, partition, on_invalid),
         None => Ok(found),
     }
 }

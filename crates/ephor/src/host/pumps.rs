@@ -12,24 +12,25 @@ use tokio::sync::watch;
 
 use super::changes::OwnershipReason;
 use super::foreign::Foreign;
-use super::manager::{Cooling, Manager};
+use super::manager::{Cooldown, Manager};
 use super::shared::Slot;
 use crate::context::PartitionContext;
-use crate::lease_state::{LeaseState, Stage};
+use crate::lease_state::LeaseState;
 use crate::processor::CloseReason;
-use crate::pump::guard::{Control, Drain, Way};
-use crate::pump::{Outcome, PumpEnd, PumpSeed};
+use crate::pump::guard::{Control, Disposition, Drain};
+use crate::pump::state::PumpState;
+use crate::pump::{Outcome, PumpArgs, PumpEnd};
 
 /// The number of times that a partition is claimed back from a foreign reader before it is left
 /// alone.
-pub(crate) const FOREIGN_ATTEMPTS: u32 = 5;
+pub(crate) const MAX_FOREIGN_ATTEMPTS: u32 = 5;
 /// The backoff before a partition is claimed back from a foreign reader.
 pub(crate) const FOREIGN_BACKOFF: Backoff =
-    Backoff { first: Duration::from_secs(1), most: Duration::from_secs(8) };
+    Backoff { first: Duration::from_secs(1), max: Duration::from_secs(8) };
 /// The most doublings of the pause after a processor did not open: from 5 to 80 s.
-const OPEN_DOUBLINGS: u32 = 4;
+const MAX_OPEN_DOUBLINGS: u32 = 4;
 /// The lifetime of a pump after which earlier failures are forgotten.
-pub(crate) const TROUBLE_FORGOTTEN: Duration = Duration::from_secs(60);
+pub(crate) const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// The pause before a partition is claimed again whose pump has panicked.
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
@@ -45,14 +46,14 @@ impl Manager {
     ) {
         let shared = self.shared.clone();
         let (partition, epoch, now) = (token.partition, token.epoch, shared.now());
-        self.never_again(partition, epoch);
-        self.know(partition, epoch);
+        self.mark_served(partition, epoch);
+        self.observe_epoch(partition, epoch);
         // Only the previous owner itself, once it has closed the partition, knows that nobody is at
         // work.
-        let unaware = lease.previous.as_ref() != Some(&shared.me);
-        let after_a_jump = self.watch.former_owner_until(partition, lease.acquired_at, now);
-        let after_a_jump = after_a_jump.filter(|_| lease.previous.is_some()).unwrap_or(now);
-        let quiet_until = if unaware { (now + lease.quiet).max(after_a_jump) } else { now };
+        let unaware = lease.previous_owner.as_ref() != Some(&shared.me);
+        let after_a_jump = self.liveness_tracker.former_owner_until(partition, lease.acquired_at, now);
+        let after_a_jump = after_a_jump.filter(|_| lease.previous_owner.is_some()).unwrap_or(now);
+        let deliver_from = if unaware { (now + lease.takeover_delay).max(after_a_jump) } else { now };
         let state = Arc::new(LeaseState::new(token, until));
         let context = PartitionContext::new(
             state,
@@ -63,18 +64,18 @@ impl Manager {
             shared.options.checkpoint.spacing,
         );
         let paused = shared.status().paused.contains(&partition);
-        let (control, orders) = watch::channel(Control { paused, stop: None });
-        let seed = PumpSeed {
+        let (control, receiver) = watch::channel(Control { paused, stop: None });
+        let args = PumpArgs {
             shared: shared.clone(),
             context: context.clone(),
-            control: orders,
-            founding: self.founding.clone(),
-            quiet_until,
+            control: receiver,
+            origin: self.origin.clone(),
+            deliver_from,
         };
-        let (pump, ends) = ((shared.run_pump)(seed), self.end_sender.clone());
+        let (pump, ends) = ((shared.run_pump)(args), self.end_sender.clone());
         let reporter = shared.reporter.clone();
         let task = shared.environment.spawn(Box::pin(async move {
-            let end = reporter.survive("pump of a partition", pump).await;
+            let end = reporter.catch_panics("pump of a partition", pump).await;
             let end = end.unwrap_or(PumpEnd {
                 // The store panicked, or the drop of the user's own values did.
                 partition,
@@ -108,7 +109,7 @@ impl Manager {
             slot.control.send_modify(|control| control.paused = paused);
             // Won by a scan that was in progress when the host was stopped.
             if let Some(until) = *shared.stop.borrow() {
-                slot.stop(Drain { until, way: Way::Undecided });
+                slot.stop(Drain { until, disposition: Disposition::Undecided });
             }
             slots.insert(partition, slot);
         }
@@ -123,13 +124,13 @@ impl Manager {
         let lived = slot.map_or(Duration::ZERO, |slot| now.since(slot.started));
         let me = self.shared.me.clone();
         if opened {
-            self.fitness.well();
-            if let Some(cooling) = self.cooling.get_mut(&partition) {
-                cooling.unopened = 0;
+            self.health.recovered();
+            if let Some(cooldown) = self.cooldowns.get_mut(&partition) {
+                cooldown.unopened = 0;
             }
         }
-        if lived >= TROUBLE_FORGOTTEN {
-            self.cooling.remove(&partition);
+        if lived >= FAILURES_FORGOTTEN_AFTER {
+            self.cooldowns.remove(&partition);
         }
         let (to, reason) = match outcome {
             Outcome::GivenAway { reason: CloseReason::Handover, to, .. } => (to, OwnershipReason::HandedOver),
@@ -137,18 +138,18 @@ impl Manager {
             Outcome::Lost { reason } => (None, OwnershipReason::Lost(reason)),
             Outcome::Displaced { epoch: newer, by } => {
                 let attempts = self
-                    .cooling
+                    .cooldowns
                     .get(&partition)
-                    .and_then(|cooling| cooling.foreign.as_ref())
+                    .and_then(|cooldown| cooldown.foreign.as_ref())
                     .map_or(1, |foreign| foreign.attempts + 1);
-                let wait = if attempts <= FOREIGN_ATTEMPTS {
+                let wait = if attempts <= MAX_FOREIGN_ATTEMPTS {
                     FOREIGN_BACKOFF.delay(attempts, self.shared.environment.random())
                 } else {
                     self.shared.manager.lease_duration * 2
                 };
                 let newer = newer.unwrap_or(epoch);
                 let foreign = Some(Foreign { epoch: newer, by, attempts, reported: false });
-                self.cooling.insert(partition, Cooling { until: now + wait, foreign, unopened: 0 });
+                self.cooldowns.insert(partition, Cooldown { until: now + wait, foreign, unopened: 0 });
                 (None, OwnershipReason::Lost(CloseReason::Disconnected))
             }
             Outcome::Failed { reason, pause, .. } => {
@@ -165,16 +166,16 @@ impl Manager {
                 // a problem.
                 let ours = !opened || reason == CloseReason::SourceFailed;
                 if ours && !pause.is_zero() && !self.serves_any() {
-                    self.fitness.failed(now, self.shared.environment.random());
+                    self.health.failed(now, self.shared.environment.random());
                 }
                 let unopened = if opened || reason == CloseReason::SourceFailed {
                     0
                 } else {
-                    self.cooling.get(&partition).map_or(0, |cooling| cooling.unopened) + 1
+                    self.cooldowns.get(&partition).map_or(0, |cooldown| cooldown.unopened) + 1
                 };
                 // Longer each time, until another host finds it free for too long and tries it.
-                let until = now + pause * 2_u32.pow(unopened.saturating_sub(1).min(OPEN_DOUBLINGS));
-                self.cooling.insert(partition, Cooling { until, foreign: None, unopened });
+                let until = now + pause * 2_u32.pow(unopened.saturating_sub(1).min(MAX_OPEN_DOUBLINGS));
+                self.cooldowns.insert(partition, Cooldown { until, foreign: None, unopened });
                 (None, OwnershipReason::Released(cause))
             }
         };
@@ -184,7 +185,10 @@ impl Manager {
     fn serves_any(&self) -> bool {
         let slots = self.shared.slots();
         slots.values().any(|slot| {
-            matches!(slot.context.inner().lease.stage(), Stage::Running | Stage::Failing | Stage::Paused)
+            matches!(
+                slot.context.inner().lease.pump_state(),
+                PumpState::Running | PumpState::Failing | PumpState::Paused
+            )
         })
     }
 }

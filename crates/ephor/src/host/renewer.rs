@@ -27,8 +27,8 @@ struct Schedule {
     throttled: u32,
 }
 
-/// The leases that are left to renew after a call.
-enum Left {
+/// The leases that were not certainly renewed by a call.
+enum Unrenewed {
     /// These have an unknown outcome.
     Some { unknown: BTreeSet<PartitionId>, retry_after: Option<Duration> },
     /// The call failed, and all leases in it have an unknown outcome.
@@ -50,13 +50,13 @@ impl Schedule {
         &mut self,
         manager: &PartitionManagerOptions,
         only: Option<BTreeSet<PartitionId>>,
-        left: Left,
+        unrenewed: Unrenewed,
         [sent, now]: [Monotonic; 2],
         earliest: Monotonic,
     ) {
         self.again = None;
-        let retry_after = match &left {
-            Left::Some { retry_after, .. } | Left::All { retry_after } => *retry_after,
+        let retry_after = match &unrenewed {
+            Unrenewed::Some { retry_after, .. } | Unrenewed::All { retry_after } => *retry_after,
         };
         self.throttled = if retry_after.is_some() { self.throttled.saturating_add(1) } else { 0 };
         let again_at = match retry_after {
@@ -69,10 +69,10 @@ impl Schedule {
         if whole {
             self.all_at = sent + manager.renew_interval;
         }
-        match left {
-            Left::Some { unknown, .. } if unknown.is_empty() => {}
-            Left::Some { unknown, .. } => self.again = Some((again_at, unknown)),
-            Left::All { .. } => match only {
+        match unrenewed {
+            Unrenewed::Some { unknown, .. } if unknown.is_empty() => {}
+            Unrenewed::Some { unknown, .. } => self.again = Some((again_at, unknown)),
+            Unrenewed::All { .. } => match only {
                 Some(only) => self.again = Some((again_at, only)),
                 None => self.all_at = again_at,
             },
@@ -84,8 +84,8 @@ impl Schedule {
 /// so long that leases are in danger.
 fn pause(manager: &PartitionManagerOptions, times: u32, asked: Duration) -> Duration {
     let doubled = manager.fast_scan.saturating_mul(1 << times.saturating_sub(1).min(10));
-    let longest = manager.renew_interval / 2;
-    doubled.min(longest).max(asked.min(manager.renew_interval))
+    let max = manager.renew_interval / 2;
+    doubled.min(max).max(asked.min(manager.renew_interval))
 }
 
 /// Renews until it is dropped. A failed renewal or a panic is reported and soon retried, and has no
@@ -98,13 +98,13 @@ pub(crate) async fn run(shared: Arc<HostShared>) {
         shared.environment.sleep_until(schedule.next()).await;
         let sent = shared.now();
         let only = schedule.due(sent);
-        let turn = async {
+        let round = async {
             shared.notice_stuck_calls();
             renew(&shared, only.as_ref()).await
         };
-        let left = shared.reporter.survive("renewer", turn).await;
-        let left = left.unwrap_or(Left::All { retry_after: None });
-        schedule.note(manager, only, left, [sent, shared.now()], earliest_deadline(&shared));
+        let unrenewed = shared.reporter.catch_panics("renewer", round).await;
+        let unrenewed = unrenewed.unwrap_or(Unrenewed::All { retry_after: None });
+        schedule.note(manager, only, unrenewed, [sent, shared.now()], earliest_deadline(&shared));
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
 }
 
 /// Renews all served leases, or only these.
-async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Left {
+async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unrenewed {
     let sent = shared.now();
     let mut tokens = if shared.rules.only_the_served_is_renewed {
         served(shared, sent)
@@ -144,7 +144,7 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Lef
     let mut unknown = BTreeSet::new();
     let mut retry_after = None;
     if tokens.is_empty() {
-        return Left::Some { unknown, retry_after };
+        return Unrenewed::Some { unknown, retry_after };
     }
     let store = &shared.store;
     let duration = shared.manager.lease_duration;
@@ -153,8 +153,8 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Lef
     let call = store.store().renew_within(store.group(), duration, &tokens, limit);
     let renewals = match store.call("renew", None, call).await {
         Ok(renewals) => renewals,
-        Err(StoreCallError::Failed(error)) => return Left::All { retry_after: error.retry_after() },
-        Err(_) => return Left::All { retry_after: None },
+        Err(StoreCallError::Failed(error)) => return Unrenewed::All { retry_after: error.retry_after() },
+        Err(_) => return Unrenewed::All { retry_after: None },
     };
     let mut errors = vec![];
     let slots = shared.slots();
@@ -182,7 +182,7 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Lef
     }
     drop(slots);
     report_unknown(&shared.reporter, &errors);
-    Left::Some { unknown, retry_after }
+    Unrenewed::Some { unknown, retry_after }
 }
 
 /// Reports leases whose renewal is unknown: each to the handler and the metrics, but only the first one in the log. They

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{HostId, LogId};
-use ephor_core::same_hub::{HUB_REFRESH, HubFinding, HubWatch, patience_with};
+use ephor_core::same_hub::{HUB_REFRESH, HubFinding, HubTracker, patience_with};
 use ephor_core::source::EventSource;
 use ephor_core::store::HostEntry;
 
 use super::StartError;
-use super::hub_look::HubLook;
+use super::hub_refresh::HubAnswer;
 use super::manager::Manager;
 use super::shared::HostShared;
 use crate::error::HostError;
@@ -26,13 +26,13 @@ fn patience(options: &PartitionManagerOptions) -> Duration {
 
 /// The longest time that a start waits for the others: two minutes with the default options. That
 /// is enough to be sure of a host with a lease like ours; the manager reports any other one later.
-fn longest_wait(options: &PartitionManagerOptions) -> Duration {
+fn max_wait(options: &PartitionManagerOptions) -> Duration {
     patience_with(patience(options), options.lease_duration).saturating_add(options.lease_duration)
 }
 
 /// Starts to track the hubs that the others read.
-pub(super) fn watch(shared: &HostShared) -> HubWatch {
-    HubWatch::new(patience(&shared.manager))
+pub(super) fn hub_tracker(shared: &HostShared) -> HubTracker {
+    HubTracker::new(patience(&shared.manager))
 }
 
 /// The hub as our record names it.
@@ -43,24 +43,27 @@ pub(super) fn read_hub(source: &dyn EventSource, log: Option<&LogId>) -> Option<
 /// Waits until all other living hosts of the group read this hub, too, and returns the properties
 /// of the hub then. Usually that is at once. It does not wait for a store or a hub that does not
 /// answer, nor longer than the limit for hosts that leave it open: the manager handles those later.
-pub(super) async fn refuse_another(shared: &HostShared, mut look: HubLook) -> Result<HubLook, StartError> {
-    let mut others = watch(shared);
-    let limit = longest_wait(&shared.manager);
+pub(super) async fn refuse_another(
+    shared: &HostShared,
+    mut answer: HubAnswer,
+) -> Result<HubAnswer, StartError> {
+    let mut others = hub_tracker(shared);
+    let limit = max_wait(&shared.manager);
     let last = shared.now() + limit;
     let mut said = false;
     loop {
-        let Some(ours) = read_hub(&*shared.source, look.hub.log.as_ref()) else { return Ok(look) };
+        let Some(ours) = read_hub(&*shared.source, answer.hub.log.as_ref()) else { return Ok(answer) };
         let store = &shared.store;
         let view = async { store.call("view", None, store.store().view(store.group())).await };
-        let Some(Ok(view)) = shared.reporter.survive("start", view).await else { return Ok(look) };
-        match others.look(&shared.me, &ours, &view.hosts, shared.now()) {
-            HubFinding::Same => return Ok(look),
+        let Some(Ok(view)) = shared.reporter.catch_panics("start", view).await else { return Ok(answer) };
+        match others.observe(&shared.me, &ours, &view.hosts, shared.now()) {
+            HubFinding::Same => return Ok(answer),
             HubFinding::Different { host, reads } => {
                 return Err(StartError::AnotherHub { ours, host, theirs: reads });
             }
             HubFinding::Unsure { .. } if shared.now() >= last => {
                 tracing::warn!(group = %store.group(), host = %shared.me, "starting, although others of the group still report another log: if they read another hub, that is reported later");
-                return Ok(look);
+                return Ok(answer);
             }
             HubFinding::Unsure { host, reads } => {
                 if !std::mem::replace(&mut said, true) {
@@ -73,12 +76,12 @@ pub(super) async fn refuse_another(shared: &HostShared, mut look: HubLook) -> Re
         let (asked, answers_within) = (shared.now(), shared.manager.store_timeout);
         match within_limit(&*shared.environment, answers_within, shared.source.hub_properties()).await {
             Ok(hub) => {
-                if hub.log != look.hub.log {
-                    others = watch(shared);
+                if hub.log != answer.hub.log {
+                    others = hub_tracker(shared);
                 }
-                look = HubLook { hub, asked };
+                answer = HubAnswer { hub, asked };
             }
-            Err(_) => return Ok(look),
+            Err(_) => return Ok(answer),
         }
     }
 }
@@ -105,7 +108,7 @@ impl Manager {
     pub(super) fn notice_another_hub(&mut self, hosts: &[HostEntry]) {
         self.elsewhere.retain(|id| hosts.iter().any(|entry| entry.record.id == *id));
         let Some(ours) = self.read_hub() else { return };
-        let found = self.hub_watch.look(&self.shared.me, &ours, hosts, self.shared.now());
+        let found = self.hub_tracker.observe(&self.shared.me, &ours, hosts, self.shared.now());
         if let HubFinding::Different { host, reads } = found
             && self.elsewhere.insert(host.clone())
         {

@@ -25,13 +25,13 @@ use crate::environment::{Environment, TaskHandle};
 use crate::error::HostError;
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
 use crate::processor::CloseReason;
-use crate::pump::guard::{Control, Drain, Stop, Way};
-use crate::pump::{PumpEnd, PumpSeed};
+use crate::pump::guard::{Control, Disposition, Drain, Stop};
+use crate::pump::{PumpArgs, PumpEnd};
 use crate::report::Reporter;
 use crate::store_calls::StoreCalls;
 
 /// Runs a pump. It hides the type of the processor.
-pub(crate) type RunPump = Arc<dyn Fn(PumpSeed) -> BoxFuture<'static, PumpEnd> + Send + Sync>;
+pub(crate) type RunPump = Arc<dyn Fn(PumpArgs) -> BoxFuture<'static, PumpEnd> + Send + Sync>;
 
 pub(crate) struct HostShared {
     pub(crate) environment: Arc<dyn Environment>,
@@ -104,10 +104,10 @@ impl Slot {
 
 impl Slot {
     /// Names the successor of a partition that is to be released, if that is not decided yet.
-    pub(crate) fn decide(&self, heir: Option<HostId>) {
+    pub(crate) fn decide(&self, successor: Option<HostId>) {
         self.control.send_if_modified(|control| match &mut control.stop {
-            Some(Stop::Drain(Drain { way: way @ Way::Undecided, .. })) => {
-                *way = Way::Release { heir };
+            Some(Stop::Drain(Drain { disposition: disposition @ Disposition::Undecided, .. })) => {
+                *disposition = Disposition::Release { successor };
                 true
             }
             _ => false,
@@ -117,9 +117,9 @@ impl Slot {
     /// Turns a handover into a release, if its receiver has gone, as `gone` reports.
     pub(crate) fn redirect(&self, gone: impl Fn(&HostId) -> bool) {
         self.control.send_if_modified(|control| match &mut control.stop {
-            Some(Stop::Drain(Drain { way, .. })) => match way {
-                Way::HandOver { to, .. } if gone(to) => {
-                    *way = Way::Release { heir: None };
+            Some(Stop::Drain(Drain { disposition, .. })) => match disposition {
+                Disposition::HandOver { to, .. } if gone(to) => {
+                    *disposition = Disposition::Release { successor: None };
                     true
                 }
                 _ => false,
@@ -132,7 +132,9 @@ impl Slot {
 /// The reason why a lease is no longer ours.
 pub(crate) fn loss_reason(lease: Option<&Lease>, me: &HostId) -> CloseReason {
     match lease {
-        Some(lease) if lease.owner.is_none() && lease.previous.as_ref() == Some(me) => CloseReason::Seek,
+        Some(lease) if lease.owner.is_none() && lease.previous_owner.as_ref() == Some(me) => {
+            CloseReason::Seek
+        }
         _ => CloseReason::LeaseLost,
     }
 }
@@ -153,7 +155,7 @@ impl HostShared {
         self.environment.now()
     }
 
-    /// Starts a task without which this host cannot work. Its turns survive panics; if it ends by
+    /// Starts a task without which this host cannot work. It catches its own panics; if it ends by
     /// one all the same, the host drops its partitions, so that others can serve them.
     pub(crate) fn spawn(
         self: &Arc<Self>,
@@ -186,24 +188,24 @@ impl HostShared {
     /// Asks all pumps to stop: nothing new is delivered, and calls in flight may go on until then.
     pub(crate) fn stop_slots(&self, until: Monotonic) {
         for slot in self.slots().values() {
-            slot.stop(Drain { until, way: Way::Undecided });
+            slot.stop(Drain { until, disposition: Disposition::Undecided });
         }
     }
 
     /// True once somebody has called `stop`.
-    pub(crate) fn is_told_to_stop(&self) -> bool {
+    pub(crate) fn is_stop_requested(&self) -> bool {
         self.stop.borrow().is_some()
     }
 
     /// Completes once somebody has called `stop`.
-    pub(crate) async fn told_to_stop(&self) {
+    pub(crate) async fn stop_requested(&self) {
         // It cannot fail: the sender is ours.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Asks all pumps to stop `delay` after somebody has called `stop`, and again whenever another call
     /// shortens the time.
-    pub(crate) async fn stop_slots_when_told(&self, delay: Duration) -> Infallible {
+    pub(crate) async fn stop_slots_on_request(&self, delay: Duration) -> Infallible {
         let mut stop = self.stop.subscribe();
         let _ = stop.wait_for(Option::is_some).await;
         self.environment.sleep_until(self.now() + delay).await;

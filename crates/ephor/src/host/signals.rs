@@ -1,5 +1,7 @@
 //! Runs a host until the operating system asks the process to end (SIGINT or SIGTERM), then stops it gracefully.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{EventProcessorHost, StartError};
@@ -8,14 +10,17 @@ use crate::stop_report::StopReport;
 impl EventProcessorHost {
     /// Starts, runs until the process receives SIGINT (Ctrl-C) or SIGTERM (as from `docker stop`, Kubernetes or systemd),
     /// and stops gracefully with `within` for calls in flight. A second signal ends the waiting: calls in flight are
-    /// then given up. A third signal ends the process at once, with the exit status 128 plus its number: a call that blocks
-    /// its thread cannot be given up, and keeps the runtime from ending. (On a runtime of one thread such a call keeps all
-    /// signals from being heard.) A signal while the host still starts ends the start, and the report is empty.
+    /// then given up. The next signal after that, or after the stop is over, ends the process at once, with the exit status
+    /// 128 plus its number: a call that blocks its thread cannot be given up, and keeps the runtime from ending. (On a
+    /// runtime of one thread such a call keeps the first signal from being heard.) A signal while the host still starts
+    /// ends the start, and the report is empty.
     ///
-    /// From the first call on, these two signals no longer end the process by themselves. Let `within` be shorter than the
-    /// time after which whoever sent the signal kills the process (10 s for `docker stop`, 30 s for Kubernetes).
+    /// While it runs, these two signals do not end the process by themselves. Let `within` be shorter than the time after
+    /// which whoever sent the signal kills the process (10 s for `docker stop`, 30 s for Kubernetes).
     pub async fn run_until_signal(&self, within: Duration) -> Result<StopReport, StartError> {
         let mut signals = Signals::listen();
+        // A program that runs a host again wants its signals for that one.
+        EXIT_THREAD.fetch_add(1, Ordering::SeqCst);
         tokio::select! {
             biased;
             started = self.start() => started?,
@@ -25,35 +30,52 @@ impl EventProcessorHost {
             }
         }
         let name = signals.next().await;
+        let over_at_first_signal = exit_at_signal_after_stop();
         tracing::info!(signal = name, ?within, "stopping; a second signal gives up calls in flight");
         let stop = async { self.stop(within).await.unwrap_or_default() };
         tokio::pin!(stop);
         tokio::select! {
             biased;
-            report = &mut stop => return Ok(report),
+            report = &mut stop => {
+                over_at_first_signal.store(true, Ordering::SeqCst);
+                return Ok(report);
+            }
             name = signals.next() => tracing::warn!(signal = name, "giving up calls in flight"),
         }
-        exit_at_next_signal();
         // A second stop gives less time, and both return the same report.
         let (report, _) = tokio::join!(stop, self.stop(Duration::ZERO));
         Ok(report)
     }
 }
 
-/// Ends the process at the next signal. On a thread and a runtime of its own, because those of the caller may be blocked.
-fn exit_at_next_signal() {
+/// The number of the exit thread that may end the process; the ones before it may not.
+static EXIT_THREAD: AtomicU64 = AtomicU64::new(0);
+
+/// Ends the process at the second signal from now on, or at the first if the returned flag is set by then: the stop was
+/// over before another signal came. On a thread and a runtime of its own, because those of the caller may be blocked.
+///
+/// The flag is not set after a stop that heard the other signal, because the thread may see that one only now.
+fn exit_at_signal_after_stop() -> Arc<AtomicBool> {
+    let number = EXIT_THREAD.fetch_add(1, Ordering::SeqCst) + 1;
+    let over_at_first_signal: Arc<AtomicBool> = Arc::default();
+    let is_over = over_at_first_signal.clone();
     let mut signals = Signals::listen();
     let wait = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        if let Ok(runtime) = runtime {
-            let name = runtime.block_on(signals.next());
+        let Ok(runtime) = runtime else { return };
+        let mut name = runtime.block_on(signals.next());
+        if !is_over.load(Ordering::SeqCst) {
+            name = runtime.block_on(signals.next());
+        }
+        if EXIT_THREAD.load(Ordering::SeqCst) == number {
             std::process::exit(exit_status(name));
         }
     };
     let thread = std::thread::Builder::new().name("ephor-signals".into()).spawn(wait);
     if let Err(error) = thread {
-        tracing::warn!(%error, "cannot start a thread that waits for a third signal");
+        tracing::warn!(%error, "cannot start a thread that ends the process at a further signal");
     }
+    over_at_first_signal
 }
 
 fn exit_status(signal: &str) -> i32 {

@@ -14,7 +14,7 @@ use super::changes::OwnershipReason;
 use super::shared::HostShared;
 use crate::context::Failing;
 use crate::error::StoreCallError;
-use crate::lease_state::Stage;
+use crate::pump::state::PumpState;
 use ephor_core::checkpoint::Position;
 
 /// A host at one moment.
@@ -61,7 +61,7 @@ pub struct PartitionSnapshot {
     /// The reason why it came.
     pub reason: OwnershipReason,
     /// The state of its pump.
-    pub stage: Stage,
+    pub state: PumpState,
     /// True if a call blocks its thread; the lease is then left to expire.
     pub stuck: bool,
     /// The time for which the current call to the processor has run.
@@ -96,7 +96,7 @@ impl HostSnapshot {
                     epoch: slot.token().epoch,
                     since: slot.since,
                     reason: slot.reason,
-                    stage: lease.stage(),
+                    state: lease.pump_state(),
                     stuck: lease.is_stuck(),
                     in_call_for: lease.call_running_since().map(|since| now.since(since)),
                     lease_left: lease.deadline().since(now),

@@ -20,9 +20,9 @@ use crate::stop_report::StopReport;
 
 /// The most time for one round of offering partitions to others; after that the pumps are stopped
 /// all the same.
-const OFFER_TAKES_AT_MOST: Duration = Duration::from_secs(2);
+const MAX_OFFER_TIME: Duration = Duration::from_secs(2);
 /// The most concurrent releases.
-const RELEASES_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_RELEASES: usize = 16;
 
 impl Manager {
     /// Gives everything back, and leaves the fleet. Calls in flight are given up at the time that the
@@ -30,7 +30,8 @@ impl Manager {
     pub(super) async fn stop(&mut self) -> StopReport {
         let shared = self.shared.clone();
         let reporter = &shared.reporter;
-        if reporter.survive("manager", self.give_everything_back()).await.is_none() {
+        let asked = !self.asks.is_empty();
+        if reporter.catch_panics("manager", self.release_all()).await.is_none() {
             let unsure = std::mem::take(&mut self.unconfirmed);
             unsure.into_iter().for_each(|(partition, _, _)| self.abandon(partition));
         }
@@ -46,11 +47,32 @@ impl Manager {
         let retire =
             async { store.call("retire", None, store.store().retire(store.group(), &shared.me)).await };
         // If it fails, the record ages and is removed later.
-        reporter.survive("manager", retire).await;
+        reporter.catch_panics("manager", retire).await;
+        if asked {
+            reporter.catch_panics("manager", self.release_late_handovers()).await;
+        }
         std::mem::take(&mut self.report)
     }
 
-    async fn give_everything_back(&mut self) {
+    /// Releases partitions that others handed to this host after its last scan, because they had agreed to that before it
+    /// left. Otherwise nobody would read them until their leases expire.
+    async fn release_late_handovers(&mut self) {
+        let shared = self.shared.clone();
+        let store = &shared.store;
+        let Ok(view) = store.call("view", None, store.store().view(store.group())).await else { return };
+        let mut answers = true;
+        for lease in view.leases.iter().filter(|lease| lease.owner.as_ref() == Some(&shared.me)) {
+            let served = self.served.get(&lease.partition).is_some_and(|epoch| *epoch >= lease.epoch);
+            if !served {
+                answers = answers && release_again(&shared, lease.partition, lease.epoch, true).await;
+                if !answers {
+                    self.abandon(lease.partition);
+                }
+            }
+        }
+    }
+
+    async fn release_all(&mut self) {
         let shared = self.shared.clone();
         // Another call of `stop` may shorten the time at any moment.
         let mut limit = shared.stop.subscribe();
@@ -66,23 +88,23 @@ impl Manager {
         }
         // Before any further store call, which may be slow.
         shared.stop_slots(until);
-        let mut heirs = BTreeMap::new();
+        let mut successors = BTreeMap::new();
         if !shared.slots().is_empty() {
             tokio::select! {
                 biased;
-                found = self.heirs() => heirs = found,
+                found = self.successors() => successors = found,
                 Ok(()) = limit.changed() => limit.mark_changed(),
             }
         }
         for (partition, slot) in shared.slots().iter() {
-            slot.decide(heirs.get(partition).cloned());
+            slot.decide(successors.get(partition).cloned());
         }
         // A pump needs its grace period to close, and two store calls to save and release, however late it hears of it.
         let last_at = |until: Monotonic| {
             until.max(shared.now()) + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2)
         };
         let mut last = last_at(until);
-        let mut look_at = shared.now() + shared.manager.fast_scan;
+        let mut scan_at = shared.now() + shared.manager.fast_scan;
         while !shared.slots().is_empty() {
             tokio::select! {
                 biased;
@@ -96,14 +118,14 @@ impl Manager {
                     shared.stop_slots(until);
                     last = last.min(last_at(until));
                 }
-                () = shared.environment.sleep_until(look_at) => {
+                () = shared.environment.sleep_until(scan_at) => {
                     tokio::select! {
                         biased;
-                        () = self.show_that_we_live() => {}
+                        () = self.heartbeat_and_answer() => {}
                         () = shared.environment.sleep_until(last) => break,
                         Ok(()) = limit.changed() => limit.mark_changed(),
                     }
-                    look_at = shared.now() + shared.manager.slow_scan;
+                    scan_at = shared.now() + shared.manager.slow_scan;
                 }
             }
         }
@@ -111,14 +133,14 @@ impl Manager {
         // A partition may have been handed to us while we were leaving.
         let time_is_up =
             shared.environment.sleep_until(shared.now() + shared.manager.store_timeout.saturating_mul(2));
-        let last_look = async {
-            if let Some(sight) = self.look().await {
-                self.reconcile(&sight).await;
+        let last_scan = async {
+            if let Some(scan) = self.read_fleet().await {
+                self.reconcile(&scan).await;
             }
         };
         tokio::select! {
             biased;
-            () = last_look => {}
+            () = last_scan => {}
             () = time_is_up => {}
         }
     }
@@ -134,7 +156,7 @@ impl Manager {
             let shared = shared.clone();
             async move { (partition, release_again(&shared, partition, epoch, settled).await) }
         });
-        let mut again = futures_util::stream::iter(again).buffer_unordered(RELEASES_AT_ONCE);
+        let mut again = futures_util::stream::iter(again).buffer_unordered(MAX_CONCURRENT_RELEASES);
         let patience = shared.manager.store_timeout.saturating_mul(2);
         let mut last = shared.now() + patience;
         loop {
@@ -166,11 +188,11 @@ impl Manager {
 
     /// Writes heartbeats and answers requests during long calls: others see that we are alive and
     /// how long to wait. Without an answer they would steal the partitions.
-    async fn show_that_we_live(&mut self) {
+    async fn heartbeat_and_answer(&mut self) {
         self.heartbeat().await;
-        let Some(sight) = self.look().await else { return };
-        self.reconcile(&sight).await;
-        self.answer(&sight);
+        let Some(scan) = self.read_fleet().await else { return };
+        self.reconcile(&scan).await;
+        self.answer(&scan);
         self.heartbeat().await;
     }
 
@@ -185,7 +207,7 @@ impl Manager {
         let last = shared.now() + left.min(slow + fast * 2);
         while shared.now() < last && !shared.slots().is_empty() {
             // A store that takes longer than this is no help.
-            let limit = shared.environment.sleep_until((shared.now() + OFFER_TAKES_AT_MOST).min(last));
+            let limit = shared.environment.sleep_until((shared.now() + MAX_OFFER_TIME).min(last));
             tokio::select! {
                 biased;
                 wanted = self.offer_once() => if !wanted { return },
@@ -211,21 +233,21 @@ impl Manager {
         if !self.heartbeat().await {
             return false;
         }
-        let Some(sight) = self.look().await else { return false };
-        if !sight.plan.moves.iter().any(|step| step.from == sight.me) && self.answers.is_empty() {
+        let Some(scan) = self.read_fleet().await else { return false };
+        if !scan.plan.moves.iter().any(|step| step.from == scan.me) && self.answers.is_empty() {
             return false;
         }
-        self.reconcile(&sight).await;
-        self.answer(&sight);
+        self.reconcile(&scan).await;
+        self.answer(&scan);
         self.heartbeat().await
     }
 
     /// Announces that we are leaving, and computes the successor of each of our partitions.
-    async fn heirs(&mut self) -> BTreeMap<PartitionId, HostId> {
+    async fn successors(&mut self) -> BTreeMap<PartitionId, HostId> {
         self.heartbeat().await;
-        let Some(sight) = self.look().await else { return BTreeMap::new() };
-        let mine = sight.plan.moves.iter().filter(|step| step.from == sight.me);
-        mine.map(|step| (step.partition, sight.fleet.members[step.to].id.clone())).collect()
+        let Some(scan) = self.read_fleet().await else { return BTreeMap::new() };
+        let mine = scan.plan.moves.iter().filter(|step| step.from == scan.me);
+        mine.map(|step| (step.partition, scan.fleet.members[step.to].id.clone())).collect()
     }
 
     /// Handles a pump that ended while the host stops.
@@ -250,7 +272,7 @@ impl Manager {
 async fn release_again(shared: &HostShared, partition: PartitionId, epoch: Epoch, settled: bool) -> bool {
     let store = &shared.store;
     let token = LeaseToken { partition, owner: shared.me.clone(), epoch };
-    let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled };
+    let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled };
     let call = store.store().release(store.group(), &request);
     store.call("release", Some(partition), call).await.is_ok()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::shared::HostShared;
 use crate::error::HostError;
-use crate::lease_state::Stage;
+use crate::pump::state::PumpState;
 
 /// A call that goes on for this long after it was given up is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ impl HostShared {
                 lease.not_stuck();
                 continue;
             };
-            let lost = !lease.is_ours(now) && lease.stage() != Stage::Closing;
+            let lost = !lease.is_ours(now) && lease.pump_state() != PumpState::Closing;
             if !lost && now < lease.call_until() {
                 slot.over_since = None;
                 continue;

@@ -22,7 +22,7 @@ use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferReques
 use ephor_core::record::{self, Change, NoEpochLeft, SaveVerdict};
 use ephor_core::rules::Rules;
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreFuture, View,
 };
 use ephor_core::time::{Clock, Timestamp};
@@ -86,7 +86,7 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     rules: Rules,
     wakes: bool,
-    neighbours: bool,
+    other_sdks: bool,
     observer: Option<Observer>,
     groups: Arc<Mutex<BTreeMap<GroupId, Records>>>,
 }
@@ -98,7 +98,7 @@ impl MemoryStore {
             clock,
             rules: Rules::default(),
             wakes: true,
-            neighbours: false,
+            other_sdks: false,
             observer: None,
             groups: Arc::default(),
         }
@@ -116,9 +116,9 @@ impl MemoryStore {
     }
 
     /// Makes it shared with processors that know no epochs, as a blob store may be: see
-    /// [`Capabilities::epochless_neighbours`].
-    pub fn with_epochless_neighbours(self) -> Self {
-        Self { neighbours: true, ..self }
+    /// [`Capabilities::shared_with_other_sdks`].
+    pub fn with_other_sdks(self) -> Self {
+        Self { other_sdks: true, ..self }
     }
 
     /// A backup of all records, to be restored later.
@@ -157,17 +157,17 @@ impl MemoryStore {
         answer
     }
 
-    fn tell(&self, group: &GroupId, event: impl FnOnce() -> StoreEvent) {
+    fn notify_observer(&self, group: &GroupId, event: impl FnOnce() -> StoreEvent) {
         if let Some(observer) = &self.observer {
             observer(group, &event());
         }
     }
 
     fn apply(&self, group: &GroupId, records: &mut Records, change: Change, settled: bool) {
-        let told = self.observer.is_some().then(|| change.history.clone());
+        let observed = self.observer.is_some().then(|| change.history.clone());
         records.apply(change);
-        if let Some(change) = told {
-            self.tell(group, || StoreEvent::Changed { change, settled });
+        if let Some(change) = observed {
+            self.notify_observer(group, || StoreEvent::Changed { change, settled });
         }
     }
 }
@@ -202,7 +202,7 @@ impl Store for MemoryStore {
             fences_checkpoints: self.rules.checkpoints_are_fenced,
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
-            epochless_neighbours: self.neighbours,
+            shared_with_other_sdks: self.other_sdks,
         }
     }
 
@@ -213,9 +213,9 @@ impl Store for MemoryStore {
         })
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
         at_once(move || {
-            self.step(group, |records, _| records.founding.get_or_insert_with(|| founding.clone()).clone())
+            self.step(group, |records, _| records.origin.get_or_insert_with(|| origin.clone()).clone())
         })
     }
 
@@ -223,11 +223,11 @@ impl Store for MemoryStore {
         at_once(move || self.step(group, |records, now| records.view(now)))
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         at_once(move || {
             self.step(group, |records, now| {
                 if self.wakes {
-                    records.bell(&record.id);
+                    records.waker(&record.id);
                 }
                 records.heartbeat(record, now)
             })
@@ -238,21 +238,21 @@ impl Store for MemoryStore {
         at_once(move || self.step(group, |records, _| records.retire(host)))
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        at_once(move || self.step(group, |records, _| records.order(host, orders)))
+        at_once(move || self.step(group, |records, _| records.set_desired_state(host, desired)))
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
         try_at_once(move || {
             self.step(group, |records, now| {
                 let old = records.leases.get(&request.partition);
-                let seal = records.seal(request.partition);
-                let Some(change) = record::claim(old, seal, request, now, &self.rules)? else {
+                let fence = records.fence(request.partition);
+                let Some(change) = record::claim(old, fence, request, now, &self.rules)? else {
                     return Ok(Claim::Lost { holder: old.map(|lease| lease.seen_at(now)) });
                 };
                 let lease = change.lease.seen_at(now);
@@ -281,7 +281,7 @@ impl Store for MemoryStore {
                         return Renewal::Lost { holder: old.map(|lease| lease.seen_at(now)) };
                     };
                     records.leases.insert(token.partition, lease);
-                    self.tell(group, || StoreEvent::Renewed { token: token.clone() });
+                    self.notify_observer(group, || StoreEvent::Renewed { token: token.clone() });
                     Renewal::Renewed
                 };
                 tokens.iter().map(&mut renew_one).collect()
@@ -289,35 +289,35 @@ impl Store for MemoryStore {
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         try_at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.token.partition;
                 let old = records.leases.get(&partition);
-                let Some(change) = record::transfer(old, records.seal(partition), request, now)? else {
-                    return Ok(GiveAway::NotOurs);
+                let Some(change) = record::transfer(old, records.fence(partition), request, now)? else {
+                    return Ok(Handoff::NotOurs);
                 };
                 self.apply(group, records, change, request.settled);
                 records.wake(&request.to);
-                Ok(GiveAway::Done)
+                Ok(Handoff::Done)
             })
         })
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.token.partition;
                 let old = records.leases.get(&partition);
-                let Some(change) = record::release(old, records.seal(partition), request, now) else {
-                    return GiveAway::NotOurs;
+                let Some(change) = record::release(old, records.fence(partition), request, now) else {
+                    return Handoff::NotOurs;
                 };
                 self.apply(group, records, change, request.settled);
-                match &request.heir {
-                    Some(heir) => records.wake(heir),
+                match &request.successor {
+                    Some(successor) => records.wake(successor),
                     None => records.wake_all(),
                 }
-                GiveAway::Done
+                Handoff::Done
             })
         })
     }
@@ -330,14 +330,14 @@ impl Store for MemoryStore {
                 match record::save(&old, request, now, &self.rules) {
                     SaveVerdict::Write(checkpoint) => {
                         records.write_position(token.partition, checkpoint.clone());
-                        self.tell(group, || StoreEvent::Saved {
+                        self.notify_observer(group, || StoreEvent::Saved {
                             token: token.clone(),
                             checkpoint: checkpoint.clone(),
                         });
                         Save::Saved(checkpoint)
                     }
                     SaveVerdict::Behind(stored) => Save::Behind { stored },
-                    SaveVerdict::Fenced { seal } => Save::Fenced { epoch: seal },
+                    SaveVerdict::Fenced { epoch } => Save::Fenced { epoch },
                 }
             })
         })
@@ -349,8 +349,8 @@ impl Store for MemoryStore {
             self.step(group, |records, now| {
                 let partition = request.partition;
                 let old = records.leases.get(&partition);
-                let seal = records.seal(partition);
-                let change = record::seek(old, seal, partition, &request.by, now, &self.rules)?;
+                let fence = records.fence(partition);
+                let change = record::seek(old, fence, partition, &request.by, now, &self.rules)?;
                 let (epoch, owner) = (change.lease.epoch, change.history.from.clone());
                 let (position, log) = (request.position.clone(), request.log.clone());
                 records.write_position(partition, Checkpoint { position, log, epoch, saved_at: now });
@@ -367,9 +367,9 @@ impl Store for MemoryStore {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        at_once(move || self.step(group, |records, _| records.history(partition, most)))
+        at_once(move || self.step(group, |records, _| records.history(partition, max)))
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
@@ -377,8 +377,8 @@ impl Store for MemoryStore {
             if !self.wakes {
                 return std::future::pending().await;
             }
-            let bell = self.step(group, |records, _| records.bell(host));
-            bell.notified().await;
+            let waker = self.step(group, |records, _| records.waker(host));
+            waker.notified().await;
         })
     }
 }

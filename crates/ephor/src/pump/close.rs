@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use ephor_core::ids::HostId;
 use ephor_core::lease::{ReleaseCause, ReleaseRequest, TransferRequest};
-use ephor_core::store::GiveAway;
+use ephor_core::store::Handoff;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Heed, Way};
+use super::guard::{Disposition, InterruptMask};
 use super::open::panicked;
 use super::{Ending, Outcome, Pump, PumpEnd};
 use crate::context::{Checkpointed, PartitionContext};
 use crate::error::{HostError, ProcessorError};
 use crate::host::shared::{HostShared, loss_reason};
-use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
+use crate::pump::state::PumpState;
 
 /// The time that `close` gets even if the time for the call in flight is used up.
 pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(3);
@@ -27,25 +27,31 @@ const FINAL_CHECKPOINT_RETRY: Duration = Duration::from_millis(500);
 impl<P: EventProcessor> Pump<P> {
     /// Closes the processor and carries out the ending.
     pub(super) async fn finish(mut self, ending: Ending) -> PumpEnd {
-        self.stage(Stage::Closing);
+        self.set_state(PumpState::Closing);
+        self.report_last_gaps();
         let until = self.until(&ending);
-        let (reason, way) = match &ending {
-            Ending::Drain(drain) => match &drain.way {
-                Way::HandOver { .. } => (CloseReason::Handover, Some(drain.way.clone())),
-                Way::Release { .. } | Way::Undecided => (CloseReason::Shutdown, Some(drain.way.clone())),
+        let (reason, disposition) = match &ending {
+            Ending::Drain(drain) => match &drain.disposition {
+                Disposition::HandOver { .. } => (CloseReason::Handover, Some(drain.disposition.clone())),
+                Disposition::Release { .. } | Disposition::Undecided => {
+                    (CloseReason::Shutdown, Some(drain.disposition.clone()))
+                }
             },
-            Ending::Failed { reason, .. } => (*reason, Some(Way::Release { heir: None })),
+            Ending::Failed { reason, .. } => (*reason, Some(Disposition::Release { successor: None })),
             Ending::Lost(reason) => (*reason, None),
             Ending::Displaced { .. } => (CloseReason::Disconnected, None),
         };
-        let Some(way) = way else {
+        let Some(disposition) = disposition else {
             let lease = &self.context.inner().lease;
             let in_time = self.now() < lease.deadline();
             lease.end();
             self.context.cancel();
             let unexplained = reason == CloseReason::LeaseLost && in_time;
-            let reason =
-                if unexplained { why_lost(self.shared.clone(), self.context.clone()).await } else { reason };
+            let reason = if unexplained {
+                find_loss_reason(self.shared.clone(), self.context.clone()).await
+            } else {
+                reason
+            };
             self.close(reason, until).await;
             let outcome = match ending {
                 Ending::Displaced { epoch, by } => Outcome::Displaced { epoch, by },
@@ -59,23 +65,23 @@ impl<P: EventProcessor> Pump<P> {
         let early = if self.shared.rules.final_checkpoint_comes_first {
             None
         } else {
-            Some(self.give_away(&way, reason, closed).await)
+            Some(self.give_away(&disposition, reason, closed).await)
         };
         let settled = self.final_checkpoint(closed, until).await;
         // The receiver of the partition may have left meanwhile.
         let decided_by = self.now() + self.shared.manager.store_timeout.saturating_mul(2);
-        let way = self.guard.decided_way(decided_by).await.unwrap_or(way);
+        let disposition = self.guard.decided_disposition(decided_by).await.unwrap_or(disposition);
         let given = match early {
             Some(given) => given,
-            None => self.give_away(&way, reason, settled).await,
+            None => self.give_away(&disposition, reason, settled).await,
         };
         self.context.inner().lease.end();
         self.context.cancel();
-        let confirmed = given == Some(GiveAway::Done);
+        let confirmed = given == Some(Handoff::Done);
         let outcome = match ending {
-            _ if given == Some(GiveAway::NotOurs) => Outcome::Lost { reason: CloseReason::LeaseLost },
+            _ if given == Some(Handoff::NotOurs) => Outcome::Lost { reason: CloseReason::LeaseLost },
             Ending::Failed { reason, pause } => Outcome::Failed { reason, pause, confirmed },
-            _ => Outcome::GivenAway { reason, to: heir(way), confirmed },
+            _ => Outcome::GivenAway { reason, to: receiver_of(disposition), confirmed },
         };
         self.end(outcome, settled)
     }
@@ -103,7 +109,7 @@ impl<P: EventProcessor> Pump<P> {
         let error = tokio::select! {
             biased;
             // Once the partition is lost, there is nothing more to lose: `close` may use its time.
-            _ = self.guard.wait(Heed::Loss), if still_owner => {
+            _ = self.guard.wait(InterruptMask::Loss), if still_owner => {
                 Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) })
             }
             result = call => match result {
@@ -128,7 +134,9 @@ impl<P: EventProcessor> Pump<P> {
     /// `close` succeeded. True if everything finished is saved.
     async fn final_checkpoint(&mut self, closed: bool, until: Monotonic) -> bool {
         let finished_too = closed && self.shared.options.checkpoint.on_close;
-        let Some(position) = self.context.owed(finished_too) else { return self.context.nothing_unsaved() };
+        let Some(position) = self.context.pending_checkpoint(finished_too) else {
+            return self.context.nothing_unsaved();
+        };
         let started = self.now();
         loop {
             match self.context.save(position.clone()).await {
@@ -150,23 +158,32 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     /// Transfers or releases the lease. `None` if the store did not answer.
-    async fn give_away(&mut self, way: &Way, reason: CloseReason, settled: bool) -> Option<GiveAway> {
+    async fn give_away(
+        &mut self,
+        disposition: &Disposition,
+        reason: CloseReason,
+        settled: bool,
+    ) -> Option<Handoff> {
         let inner = self.context.inner();
         let (store, token) = (&inner.store, inner.lease.token().clone());
         let partition = Some(token.partition);
-        let result = match way {
-            Way::HandOver { to, duration } => {
+        let result = match disposition {
+            Disposition::HandOver { to, duration } => {
                 let request = TransferRequest { token, to: to.clone(), duration: *duration, settled };
                 store.call("transfer", partition, store.store().transfer(store.group(), &request)).await
             }
-            Way::Release { .. } | Way::Undecided => {
+            Disposition::Release { .. } | Disposition::Undecided => {
                 let cause = match reason {
                     CloseReason::ProcessorFailed => ReleaseCause::ProcessorFailed,
                     CloseReason::SourceFailed => ReleaseCause::SourceFailed,
                     _ => ReleaseCause::Shutdown,
                 };
-                let heir = if let Way::Release { heir } = way { heir.clone() } else { None };
-                let request = ReleaseRequest { token, cause, heir, settled };
+                let successor = if let Disposition::Release { successor } = disposition {
+                    successor.clone()
+                } else {
+                    None
+                };
+                let request = ReleaseRequest { token, cause, successor, settled };
                 store.call("release", partition, store.store().release(store.group(), &request)).await
             }
         };
@@ -187,7 +204,7 @@ impl<P: EventProcessor> Pump<P> {
 
 /// Finds the reason of a loss. A refused write does not tell it, but the store does: it may be a
 /// seek. One view serves all partitions that were lost before it was requested.
-async fn why_lost(shared: Arc<HostShared>, context: PartitionContext) -> CloseReason {
+async fn find_loss_reason(shared: Arc<HostShared>, context: PartitionContext) -> CloseReason {
     let noticed = shared.now();
     let mut last = shared.loss_view.lock().await;
     let fresh = last.as_ref().filter(|(sent, _)| *sent >= noticed).map(|(_, view)| view.clone());
@@ -206,9 +223,9 @@ async fn why_lost(shared: Arc<HostShared>, context: PartitionContext) -> CloseRe
     loss_reason(lease, context.host())
 }
 
-fn heir(way: Way) -> Option<HostId> {
-    match way {
-        Way::HandOver { to, .. } => Some(to),
-        Way::Release { .. } | Way::Undecided => None,
+fn receiver_of(disposition: Disposition) -> Option<HostId> {
+    match disposition {
+        Disposition::HandOver { to, .. } => Some(to),
+        Disposition::Release { .. } | Disposition::Undecided => None,
     }
 }

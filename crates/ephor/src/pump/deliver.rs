@@ -9,7 +9,7 @@ use ephor_core::failure::{AfterFailure, FailurePolicy};
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Heed, Interrupt, LazyTimer};
+use super::guard::{Interrupt, InterruptMask, LazyTimer};
 use super::open::panicked;
 use super::{Ending, Pump};
 use crate::context::{CheckpointError, Checkpointed};
@@ -18,7 +18,7 @@ use crate::processor::{CloseReason, EventProcessor};
 
 /// The number of times in a row that a batch may run into `process_timeout` before the partition is
 /// released, so that another host can try.
-const TIMEOUTS_BEFORE_GIVING_AWAY: u32 = 3;
+const MAX_TIMEOUTS: u32 = 3;
 /// The cooldown of the partition after that.
 const STALLED_PAUSE: Duration = Duration::from_secs(30);
 /// The minimum time before a failed checkpoint by policy is retried.
@@ -74,7 +74,7 @@ impl<P: EventProcessor> Pump<P> {
                 // The state of the instance is unknown, so a new one takes over.
                 self.open_processor().await?;
             }
-            self.tell(PartitionError::Processing {
+            self.report_error(PartitionError::Processing {
                 first: first.sequence,
                 last: last.sequence,
                 attempt: failures,
@@ -84,7 +84,7 @@ impl<P: EventProcessor> Pump<P> {
             // Only for the policy that retries for ever: the others have an end of their own.
             let for_ever = matches!(self.shared.options.failure, FailurePolicy::Retry(_));
             self.checkpoint_if_due().await?;
-            if for_ever && timeouts >= TIMEOUTS_BEFORE_GIVING_AWAY {
+            if for_ever && timeouts >= MAX_TIMEOUTS {
                 return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
             }
             match self.shared.options.failure.after(failures, batch.len(), self.random()) {
@@ -97,7 +97,8 @@ impl<P: EventProcessor> Pump<P> {
                     for event in batch {
                         self.meters.skipped.increment(1);
                         let (sequence, error) = (event.sequence, error.clone());
-                        self.tell(PartitionError::Skipped { sequence, attempts: failures, error }).await?;
+                        self.report_error(PartitionError::Skipped { sequence, attempts: failures, error })
+                            .await?;
                     }
                     self.context.finished(last, batch.len() as u64, self.now());
                     self.given_up = false;
@@ -121,7 +122,8 @@ impl<P: EventProcessor> Pump<P> {
                 self.open_processor().await?;
             }
             let next = self.expected.unwrap_or_default();
-            self.tell(PartitionError::Processing { first: next, last: next, attempt: 1, error }).await?;
+            self.report_error(PartitionError::Processing { first: next, last: next, attempt: 1, error })
+                .await?;
         }
         Ok(())
     }
@@ -130,7 +132,7 @@ impl<P: EventProcessor> Pump<P> {
     /// delivered.
     async fn may_deliver(&mut self) -> Result<(), Ending> {
         loop {
-            match self.guard.check(Heed::Everything) {
+            match self.guard.check(InterruptMask::Everything) {
                 None => return Ok(()),
                 Some(Interrupt::Paused) => self.stay_paused().await?,
                 Some(Interrupt::Lost(_)) if !self.shared.rules.loss_comes_before_delivery => return Ok(()),
@@ -162,11 +164,12 @@ impl<P: EventProcessor> Pump<P> {
         };
         // Only the deliberate bug gets here with a lost partition, and then it carries the call
         // through.
-        let heeds = shared.rules.loss_comes_before_delivery || guard.check(Heed::Loss).is_none();
+        let interruptible =
+            shared.rules.loss_comes_before_delivery || guard.check(InterruptMask::Loss).is_none();
         inner.lease.call_starts(now, until);
         let ended = tokio::select! {
             biased;
-            interrupt = guard.wait(Heed::DrainDeadline), if heeds => Err(interrupt),
+            interrupt = guard.wait(InterruptMask::DrainDeadline), if interruptible => Err(interrupt),
             result = AssertUnwindSafe(async { processor.process_events(context, batch).await }).catch_unwind() => Ok(match result {
                 Ok(Ok(())) => Called::Finished,
                 Ok(Err(error)) => Called::Failed(error.into()),
@@ -200,8 +203,8 @@ impl<P: EventProcessor> Pump<P> {
         let position = {
             let progress = self.context.progress();
             let due = self.shared.options.checkpoint.due(&progress.unsaved, now);
-            let turn = self.checkpoint_not_before.max(progress.deferred.turn);
-            progress.finished.clone().filter(|_| due && now >= turn)
+            let not_before = self.checkpoint_not_before.max(progress.throttle.not_before);
+            progress.finished.clone().filter(|_| due && now >= not_before)
         };
         let Some(position) = position else { return Ok(()) };
         match self.save_unless_lost(position).await? {
@@ -214,7 +217,7 @@ impl<P: EventProcessor> Pump<P> {
             }
             Err(error) => {
                 self.checkpoint_not_before = now + CHECKPOINT_RETRY;
-                self.tell(PartitionError::Checkpoint { message: error.to_string() }).await
+                self.report_error(PartitionError::Checkpoint { message: error.to_string() }).await
             }
         }
     }
@@ -231,7 +234,7 @@ impl<P: EventProcessor> Pump<P> {
         match self.save_unless_lost(position).await? {
             Ok(Checkpointed::Refused) => Err(Ending::Lost(CloseReason::LeaseLost)),
             Ok(_) => Ok(()),
-            Err(error) => self.tell(PartitionError::Checkpoint { message: error.to_string() }).await,
+            Err(error) => self.report_error(PartitionError::Checkpoint { message: error.to_string() }).await,
         }
     }
 
@@ -243,16 +246,16 @@ impl<P: EventProcessor> Pump<P> {
         let context = self.context.clone();
         tokio::select! {
             biased;
-            interrupt = self.guard.wait(Heed::DrainDeadline) => Err(self.ending(interrupt)),
+            interrupt = self.guard.wait(InterruptMask::DrainDeadline) => Err(self.ending(interrupt)),
             result = context.save(position) => Ok(result),
         }
     }
 
     /// Passes an error to the processor, whose reaction does not matter here.
     pub(super) async fn process_error(&mut self, error: &PartitionError) -> Result<(), Ending> {
-        let Self { guard, context, processor, untold, shared, .. } = self;
+        let Self { guard, context, processor, pending_errors, shared, .. } = self;
         let Some(processor) = processor.as_mut() else {
-            untold.push(error.clone());
+            pending_errors.push(error.clone());
             return Ok(());
         };
         let inner = context.inner();
@@ -264,7 +267,7 @@ impl<P: EventProcessor> Pump<P> {
         inner.lease.call_starts(now, until);
         let ended = tokio::select! {
             biased;
-            interrupt = guard.wait(Heed::DrainDeadline) => Err(interrupt),
+            interrupt = guard.wait(InterruptMask::DrainDeadline) => Err(interrupt),
             // If the error handler panics, only the log is left.
             heard = AssertUnwindSafe(async { processor.process_error(context, error).await }).catch_unwind() => Ok(heard),
             () = limit => Ok(Ok(())),

@@ -5,7 +5,7 @@
 
 use ephor_core::position::StartPosition;
 use ephor_core::resume;
-use ephor_core::resume::proof::{Evidence, Finding, LOOK_INTERVAL};
+use ephor_core::resume::proof::{CHECK_INTERVAL, Evidence, Finding};
 use ephor_core::source::PartitionProperties;
 use ephor_core::time::Monotonic;
 
@@ -15,17 +15,17 @@ use crate::processor::EventProcessor;
 /// A position that may not exist.
 pub(super) struct Doubt {
     evidence: Evidence,
-    look_at: Monotonic,
+    check_at: Monotonic,
 }
 
 impl Doubt {
     fn of(start: &StartPosition) -> Self {
-        Self { evidence: Evidence::of(start), look_at: Monotonic::NEVER }
+        Self { evidence: Evidence::of(start), check_at: Monotonic::NEVER }
     }
 
     /// The time of the next check of the partition's properties.
-    pub(super) fn look_at(&self) -> Monotonic {
-        self.look_at
+    pub(super) fn check_at(&self) -> Monotonic {
+        self.check_at
     }
 }
 
@@ -49,7 +49,7 @@ impl<P: EventProcessor> Pump<P> {
         let now = self.now();
         if let Some(doubt) = &mut self.doubt {
             doubt.evidence.opened();
-            doubt.look_at = now + LOOK_INTERVAL;
+            doubt.check_at = now + CHECK_INTERVAL;
         }
     }
 
@@ -64,7 +64,7 @@ impl<P: EventProcessor> Pump<P> {
         let known = self.doubt.take().filter(|doubt| doubt.evidence.start() == start);
         let mut doubt = known.unwrap_or_else(|| Doubt::of(start));
         match doubt.evidence.refused(message, &properties) {
-            Finding::Missing(ground) => self.begin_instead(ground, &properties).await.map(Some),
+            Finding::Missing(ground) => self.begin_at_replacement(ground, &properties).await.map(Some),
             Finding::Unsure(pause) => {
                 self.doubt = Some(doubt);
                 self.wait(self.now() + pause).await?;
@@ -76,9 +76,9 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Checks the partition's properties if that is due. Returns the replacement, if the position
     /// is proven not to exist.
-    pub(super) async fn look_if_in_doubt(&mut self) -> Result<Option<StartPosition>, Ending> {
+    pub(super) async fn check_if_in_doubt(&mut self) -> Result<Option<StartPosition>, Ending> {
         let now = self.now();
-        if self.doubt.as_ref().is_none_or(|doubt| now < doubt.look_at) {
+        if self.doubt.as_ref().is_none_or(|doubt| now < doubt.check_at) {
             return Ok(None);
         }
         let Ok(properties) = self.ask_properties().await? else {
@@ -87,9 +87,11 @@ impl<P: EventProcessor> Pump<P> {
             return Ok(None);
         };
         let Some(doubt) = &mut self.doubt else { return Ok(None) };
-        match doubt.evidence.looked(&properties) {
-            Finding::Missing(ground) => return self.begin_instead(ground, &properties).await.map(Some),
-            Finding::Unsure(pause) => doubt.look_at = now + pause,
+        match doubt.evidence.checked(&properties) {
+            Finding::Missing(ground) => {
+                return self.begin_at_replacement(ground, &properties).await.map(Some);
+            }
+            Finding::Unsure(pause) => doubt.check_at = now + pause,
             Finding::Exists => self.doubt = None,
         }
         Ok(None)

@@ -38,18 +38,18 @@ pub(crate) enum Stop {
 pub(crate) struct Drain {
     /// The call in flight is given up at this time.
     pub(crate) until: Monotonic,
-    pub(crate) way: Way,
+    pub(crate) disposition: Disposition,
 }
 
-/// The way in which a partition is given away.
+/// How a partition is given away.
 #[derive(Clone, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Disposition {
     HandOver {
         to: HostId,
         duration: Duration,
     },
     Release {
-        heir: Option<HostId>,
+        successor: Option<HostId>,
     },
     /// Released, with a successor that is being computed meanwhile.
     Undecided,
@@ -66,7 +66,7 @@ pub(crate) enum Interrupt {
 
 /// The interrupts to react to, besides a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heed {
+pub(crate) enum InterruptMask {
     /// A drain, and a pause.
     Everything,
     /// A drain, and the end of a pause.
@@ -95,22 +95,22 @@ impl Guard {
         Self { environment, lease, control, timer: LazyTimer::default() }
     }
 
-    /// The way in which the partition is to be given away, as last requested.
-    pub(crate) fn way(&self) -> Option<Way> {
+    /// How the partition is to be given away, as last requested.
+    pub(crate) fn disposition(&self) -> Option<Disposition> {
         match &self.control.borrow().stop {
-            Some(Stop::Drain(drain)) => Some(drain.way.clone()),
+            Some(Stop::Drain(drain)) => Some(drain.disposition.clone()),
             _ => None,
         }
     }
 
     /// The same, once it is decided: it waits until then, but no longer than the lease lasts.
-    pub(crate) async fn decided_way(&mut self, until: Monotonic) -> Option<Way> {
+    pub(crate) async fn decided_disposition(&mut self, until: Monotonic) -> Option<Disposition> {
         loop {
-            let way = self.way()?;
+            let disposition = self.disposition()?;
             let now = self.environment.now();
-            let Way::Undecided = way else { return Some(way) };
+            let Disposition::Undecided = disposition else { return Some(disposition) };
             if now >= until || !self.lease.is_ours(now) {
-                return Some(Way::Release { heir: None });
+                return Some(Disposition::Release { successor: None });
             }
             let Self { environment, lease, control, timer } = self;
             tokio::select! {
@@ -123,19 +123,19 @@ impl Guard {
     }
 
     /// The current interrupt, if there is one.
-    pub(crate) fn check(&self, heed: Heed) -> Option<Interrupt> {
-        check(&*self.environment, &self.lease, &self.control, heed)
+    pub(crate) fn check(&self, mask: InterruptMask) -> Option<Interrupt> {
+        check(&*self.environment, &self.lease, &self.control, mask)
     }
 
     /// Waits for an interrupt. Allocates nothing as long as the deadline keeps moving ahead.
-    pub(crate) async fn wait(&mut self, heed: Heed) -> Interrupt {
+    pub(crate) async fn wait(&mut self, mask: InterruptMask) -> Interrupt {
         let Self { environment, lease, control, timer } = self;
         loop {
-            if let Some(interrupt) = check(&**environment, lease, control, heed) {
+            if let Some(interrupt) = check(&**environment, lease, control, mask) {
                 return interrupt;
             }
             let drain_until = match &control.borrow().stop {
-                Some(Stop::Drain(drain)) if heed != Heed::Loss => drain.until,
+                Some(Stop::Drain(drain)) if mask != InterruptMask::Loss => drain.until,
                 _ => Monotonic::NEVER,
             };
             let next = lease.deadline().min(drain_until);
@@ -165,7 +165,7 @@ fn check(
     environment: &dyn Environment,
     lease: &LeaseState,
     control: &watch::Receiver<Control>,
-    heed: Heed,
+    mask: InterruptMask,
 ) -> Option<Interrupt> {
     let now = environment.now();
     let control = control.borrow();
@@ -177,18 +177,18 @@ fn check(
         return Some(Interrupt::Lost(reason));
     }
     if let Some(Stop::Drain(drain)) = &control.stop {
-        let heeded = match heed {
-            Heed::Loss => false,
-            Heed::DrainDeadline => now >= drain.until,
-            Heed::Everything | Heed::Resume | Heed::Drain => true,
+        let interrupts = match mask {
+            InterruptMask::Loss => false,
+            InterruptMask::DrainDeadline => now >= drain.until,
+            InterruptMask::Everything | InterruptMask::Resume | InterruptMask::Drain => true,
         };
-        if heeded {
+        if interrupts {
             return Some(Interrupt::Drain(drain.clone()));
         }
     }
-    match heed {
-        Heed::Everything if control.paused => Some(Interrupt::Paused),
-        Heed::Resume if !control.paused => Some(Interrupt::Resumed),
+    match mask {
+        InterruptMask::Everything if control.paused => Some(Interrupt::Paused),
+        InterruptMask::Resume if !control.paused => Some(Interrupt::Resumed),
         _ => None,
     }
 }
@@ -266,19 +266,22 @@ mod tests {
         let frozen = Arc::new(Frozen::default());
         let token = LeaseToken { partition: PartitionId(0), owner: host("a"), epoch: Epoch::FIRST };
         let lease = Arc::new(LeaseState::new(token, Monotonic(100)));
-        let (control, orders) = watch::channel(Control::default());
-        let guard = Guard::new(frozen.clone(), lease.clone(), orders);
+        let (control, receiver) = watch::channel(Control::default());
+        let guard = Guard::new(frozen.clone(), lease.clone(), receiver);
         (frozen, lease, control, guard)
     }
 
     fn drain(until: u64) -> Option<Stop> {
-        Some(Stop::Drain(Drain { until: Monotonic(until), way: Way::Release { heir: None } }))
+        Some(Stop::Drain(Drain {
+            until: Monotonic(until),
+            disposition: Disposition::Release { successor: None },
+        }))
     }
 
     #[test]
     fn the_deadline_is_seen_on_the_next_poll_although_no_timer_fired() {
         let (frozen, _, _control, mut guard) = guard();
-        let mut waiting = pin!(guard.wait(Heed::DrainDeadline));
+        let mut waiting = pin!(guard.wait(InterruptMask::DrainDeadline));
         assert!(waiting.as_mut().now_or_never().is_none());
         frozen.0.store(99, Ordering::Relaxed);
         assert!(waiting.as_mut().now_or_never().is_none());
@@ -291,10 +294,10 @@ mod tests {
     fn a_renewal_moves_the_deadline_ahead() {
         let (frozen, lease, _control, mut guard) = guard();
         frozen.0.store(99, Ordering::Relaxed);
-        assert!(guard.check(Heed::Everything).is_none());
+        assert!(guard.check(InterruptMask::Everything).is_none());
         lease.extend(Monotonic(200));
         frozen.0.store(150, Ordering::Relaxed);
-        assert!(guard.wait(Heed::Everything).now_or_never().is_none());
+        assert!(guard.wait(InterruptMask::Everything).now_or_never().is_none());
     }
 
     #[test]
@@ -302,9 +305,15 @@ mod tests {
         let (_, lease, control, mut guard) = guard();
         control.send_replace(Control { paused: true, stop: Some(Stop::Lost(CloseReason::Seek)) });
         lease.end();
-        for heed in [Heed::Everything, Heed::Resume, Heed::Drain, Heed::DrainDeadline, Heed::Loss] {
-            let seen = guard.wait(heed).now_or_never();
-            assert!(matches!(seen, Some(Interrupt::Lost(CloseReason::Seek))), "{heed:?}: {seen:?}");
+        for mask in [
+            InterruptMask::Everything,
+            InterruptMask::Resume,
+            InterruptMask::Drain,
+            InterruptMask::DrainDeadline,
+            InterruptMask::Loss,
+        ] {
+            let seen = guard.wait(mask).now_or_never();
+            assert!(matches!(seen, Some(Interrupt::Lost(CloseReason::Seek))), "{mask:?}: {seen:?}");
         }
     }
 
@@ -312,31 +321,33 @@ mod tests {
     fn a_drain_interrupts_at_once_or_at_its_end_or_not_at_all() {
         let (frozen, _, control, mut guard) = guard();
         control.send_replace(Control { paused: false, stop: drain(50) });
-        for heed in [Heed::Everything, Heed::Resume, Heed::Drain] {
-            assert!(matches!(guard.check(heed), Some(Interrupt::Drain(_))), "{heed:?}");
+        for mask in [InterruptMask::Everything, InterruptMask::Resume, InterruptMask::Drain] {
+            assert!(matches!(guard.check(mask), Some(Interrupt::Drain(_))), "{mask:?}");
         }
         frozen.0.store(49, Ordering::Relaxed);
-        assert!(guard.wait(Heed::DrainDeadline).now_or_never().is_none());
+        assert!(guard.wait(InterruptMask::DrainDeadline).now_or_never().is_none());
         frozen.0.store(50, Ordering::Relaxed);
-        assert!(matches!(guard.wait(Heed::DrainDeadline).now_or_never(), Some(Interrupt::Drain(_))));
-        assert!(guard.wait(Heed::Loss).now_or_never().is_none());
+        assert!(matches!(guard.wait(InterruptMask::DrainDeadline).now_or_never(), Some(Interrupt::Drain(_))));
+        assert!(guard.wait(InterruptMask::Loss).now_or_never().is_none());
     }
 
     #[test]
-    fn a_pause_interrupts_only_who_heeds_it() {
+    fn a_pause_interrupts_only_who_waits_for_it() {
         let (_, _, control, guard) = guard();
-        assert!(matches!(guard.check(Heed::Resume), Some(Interrupt::Resumed)));
+        assert!(matches!(guard.check(InterruptMask::Resume), Some(Interrupt::Resumed)));
         control.send_modify(|control| control.paused = true);
-        assert!(matches!(guard.check(Heed::Everything), Some(Interrupt::Paused)));
-        for heed in [Heed::Resume, Heed::Drain, Heed::DrainDeadline, Heed::Loss] {
-            assert!(guard.check(heed).is_none(), "{heed:?}");
+        assert!(matches!(guard.check(InterruptMask::Everything), Some(Interrupt::Paused)));
+        for mask in
+            [InterruptMask::Resume, InterruptMask::Drain, InterruptMask::DrainDeadline, InterruptMask::Loss]
+        {
+            assert!(guard.check(mask).is_none(), "{mask:?}");
         }
     }
 
     #[test]
-    fn orders_wake_a_guard_that_waits() {
+    fn requests_wake_a_guard_that_waits() {
         let (_, _, control, mut guard) = guard();
-        let mut waiting = pin!(guard.wait(Heed::Drain));
+        let mut waiting = pin!(guard.wait(InterruptMask::Drain));
         assert!(waiting.as_mut().now_or_never().is_none());
         control.send_replace(Control { paused: false, stop: drain(50) });
         assert!(matches!(waiting.as_mut().now_or_never(), Some(Interrupt::Drain(_))));

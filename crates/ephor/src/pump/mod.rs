@@ -16,9 +16,12 @@
 pub(crate) mod close;
 mod deliver;
 mod doubt;
+mod epochless;
+mod gaps;
 pub(crate) mod guard;
-mod neighbours;
 pub(crate) mod open;
+pub(crate) mod slow_hub;
+pub(crate) mod state;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +33,7 @@ use ephor_core::failure::Backoff;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{ReceiveError, Receiver, SourceError};
-use ephor_core::store::Founding;
+use ephor_core::store::GroupOrigin;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 use tokio::sync::watch;
@@ -39,32 +42,33 @@ use crate::context::{PartitionContext, partition_labels};
 use crate::error::{HostError, PartitionError};
 use crate::host::hub_health::ReaderGuard;
 use crate::host::shared::HostShared;
-use crate::lease_state::Stage;
 use crate::metric_names as names;
 use crate::processor::{CloseReason, EventProcessor};
 use doubt::Doubt;
-use guard::{Control, Drain, Guard, Heed, Interrupt, LazyTimer};
-use neighbours::Displacements;
+use epochless::Displacements;
+use gaps::GapReports;
+use guard::{Control, Drain, Guard, Interrupt, InterruptMask, LazyTimer};
+use state::PumpState;
 
 /// Creates a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;
 
 /// The backoff between attempts to read a hub that does not answer.
-const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), most: Duration::from_secs(5) };
+const SOURCE_BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), max: Duration::from_secs(5) };
 /// The most events for which room is allocated in advance; a larger batch grows the buffer.
-const LARGEST_BUFFER: usize = 1_024;
+const MAX_PREALLOCATED_EVENTS: usize = 1_024;
 /// The cooldown of a partition after the hub could not be read for too long.
 const SOURCE_PAUSE: Duration = Duration::from_secs(5);
 
 /// The arguments of a pump.
-pub(crate) struct PumpSeed {
+pub(crate) struct PumpArgs {
     pub(crate) shared: Arc<HostShared>,
     pub(crate) context: PartitionContext,
     pub(crate) control: watch::Receiver<Control>,
-    pub(crate) founding: Option<Founding>,
+    pub(crate) origin: Option<GroupOrigin>,
     /// Nothing is delivered before this time, because the last owner may not know yet that it lost
     /// the lease.
-    pub(crate) quiet_until: Monotonic,
+    pub(crate) deliver_from: Monotonic,
 }
 
 /// The result of a pump, for the manager.
@@ -108,11 +112,11 @@ struct Pump<P> {
     context: PartitionContext,
     guard: Guard,
     factory: Factory<P>,
-    founding: Option<Founding>,
+    origin: Option<GroupOrigin>,
     processor: Option<P>,
     opened: bool,
     /// Errors from before there was a processor to receive them.
-    untold: Vec<PartitionError>,
+    pending_errors: Vec<PartitionError>,
     /// True if the last batch failed, or its call ran out of time: it is not finished.
     given_up: bool,
     /// Fires for idleness and for checkpoints by time.
@@ -122,6 +126,7 @@ struct Pump<P> {
     checkpoint_not_before: Monotonic,
     /// The number of the next event, if known.
     expected: Option<SequenceNumber>,
+    gaps: GapReports,
     source_failures: u32,
     source_failing_since: Option<Monotonic>,
     displacements: Displacements,
@@ -140,8 +145,8 @@ struct Meters {
 
 /// Serves the partition until it is given away or lost. Called through
 /// [`RunPump`](crate::host::shared::RunPump), which `host/pumps.rs` starts.
-pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) -> PumpEnd {
-    let PumpSeed { shared, context, control, founding, quiet_until } = seed;
+pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) -> PumpEnd {
+    let PumpArgs { shared, context, control, origin, deliver_from } = args;
     let inner = context.inner();
     let labels = partition_labels(&inner.store, context.partition());
     let guard = Guard::new(inner.environment.clone(), inner.lease.clone(), control);
@@ -149,15 +154,16 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
     let mut pump = Pump {
         guard,
         factory,
-        founding,
+        origin,
         processor: None,
         opened: false,
-        untold: vec![],
+        pending_errors: vec![],
         given_up: false,
         ticker: LazyTimer::default(),
         last_activity: now,
         checkpoint_not_before: now,
         expected: None,
+        gaps: GapReports::default(),
         source_failures: 0,
         source_failing_since: None,
         displacements: Displacements::default(),
@@ -174,16 +180,16 @@ pub(crate) async fn run<P: EventProcessor>(seed: PumpSeed, factory: Factory<P>) 
     };
     // Dropped even if a panic ends this pump, which must not prolong an outage that is over.
     let reads = ReaderGuard::new(pump.shared.clone(), Some(pump.context.partition()));
-    let Err(ending) = pump.serve(quiet_until).await;
+    let Err(ending) = pump.serve(deliver_from).await;
     drop(reads);
     pump.finish(ending).await
 }
 
 impl<P: EventProcessor> Pump<P> {
-    async fn serve(&mut self, quiet_until: Monotonic) -> Result<std::convert::Infallible, Ending> {
-        self.stage(Stage::Waiting);
-        self.sleep_until(quiet_until).await?;
-        self.stage(Stage::Opening);
+    async fn serve(&mut self, deliver_from: Monotonic) -> Result<std::convert::Infallible, Ending> {
+        self.set_state(PumpState::Waiting);
+        self.sleep_until(deliver_from).await?;
+        self.set_state(PumpState::Opening);
         let mut start = self.find_start().await?;
         self.open_processor().await?;
         loop {
@@ -201,11 +207,11 @@ impl<P: EventProcessor> Pump<P> {
     /// Receives and delivers until the receiver yields no more and a new one should be opened.
     /// Returns the position to start from, if that is decided already.
     async fn receive(&mut self, mut receiver: Box<dyn Receiver>) -> Result<Option<StartPosition>, Ending> {
-        self.stage(Stage::Running);
+        self.set_state(PumpState::Running);
         let attached = self.now();
         self.last_activity = attached;
-        let most = self.shared.options.max_batch_size;
-        let mut events: Vec<Event> = Vec::with_capacity(most.min(LARGEST_BUFFER));
+        let max = self.shared.options.max_batch_size;
+        let mut events: Vec<Event> = Vec::with_capacity(max.min(MAX_PREALLOCATED_EVENTS));
         loop {
             events.clear();
             let wake_at = self.wake_at();
@@ -213,7 +219,7 @@ impl<P: EventProcessor> Pump<P> {
             let environment = &*context.inner().environment;
             let received = tokio::select! {
                 biased;
-                interrupt = guard.wait(Heed::Everything) => match interrupt {
+                interrupt = guard.wait(InterruptMask::Everything) => match interrupt {
                     Interrupt::Paused => {
                         self.stay_paused().await?;
                         continue;
@@ -221,13 +227,13 @@ impl<P: EventProcessor> Pump<P> {
                     // The deliberate bug, which delivers prefetched events after the loss.
                     Interrupt::Lost(_)
                         if !self.shared.rules.loss_comes_before_delivery
-                            && at_hand(&mut *receiver, &mut events, most) =>
+                            && take_ready(&mut *receiver, &mut events, max) =>
                     {
                         Some(Ok(()))
                     }
                     other => return Err(self.ending(other)),
                 },
-                result = receiver.receive(&mut events, most) => Some(result),
+                result = receiver.receive(&mut events, max) => Some(result),
                 () = ticker.until(environment, wake_at) => None,
             };
             match received {
@@ -236,7 +242,7 @@ impl<P: EventProcessor> Pump<P> {
                     self.last_activity = self.now();
                     // The hub has events there, whatever its properties say.
                     self.doubt = None;
-                    self.source_well();
+                    self.source_recovered();
                     // A hub may pass over numbers: a gap is reported before the events after it are
                     // delivered.
                     for events in events.chunk_by(|one, other| one.sequence.next() == other.sequence) {
@@ -245,6 +251,7 @@ impl<P: EventProcessor> Pump<P> {
                         }
                         self.deliver_all(events).await?;
                     }
+                    self.summarise_gaps().await?;
                     self.last_activity = self.now();
                 }
                 Some(Err(ReceiveError::Disconnected { epoch, by, message })) => {
@@ -256,15 +263,15 @@ impl<P: EventProcessor> Pump<P> {
                 Some(Err(ReceiveError::Source(error))) => {
                     drop(receiver);
                     // A link that held for a while is proof enough, even on an idle partition.
-                    if self.now().since(attached) >= SOURCE_BACKOFF.most {
-                        self.source_well();
+                    if self.now().since(attached) >= SOURCE_BACKOFF.max {
+                        self.source_recovered();
                     }
                     self.source_failed(&error).await?;
                     return Ok(None);
                 }
                 None => {
                     self.tick().await?;
-                    if let Some(elsewhere) = self.look_if_in_doubt().await? {
+                    if let Some(elsewhere) = self.check_if_in_doubt().await? {
                         return Ok(Some(elsewhere));
                     }
                 }
@@ -280,25 +287,26 @@ impl<P: EventProcessor> Pump<P> {
         } else {
             Monotonic::NEVER
         };
-        let look = self.doubt.as_ref().map_or(Monotonic::NEVER, Doubt::look_at);
-        idle.min(look).min(self.checkpoint_at().unwrap_or(Monotonic::NEVER))
+        let check = self.doubt.as_ref().map_or(Monotonic::NEVER, Doubt::check_at);
+        idle.min(check).min(self.gaps.due_at()).min(self.checkpoint_at().unwrap_or(Monotonic::NEVER))
     }
 
     /// The time at which the policy asks for a checkpoint, if something is finished and not saved.
     fn checkpoint_at(&self) -> Option<Monotonic> {
         let policy = &self.shared.options.checkpoint;
-        let (unsaved, turn) = {
+        let (unsaved, not_before) = {
             let progress = self.context.progress();
-            (progress.unsaved, progress.deferred.turn)
+            (progress.unsaved, progress.throttle.not_before)
         };
         let now = self.now();
         // If one is due already, it could not be written: it is retried even if no event follows.
         let due = if policy.due(&unsaved, now) { Some(now) } else { policy.due_at(&unsaved) };
-        due.map(|due| due.max(self.checkpoint_not_before).max(turn))
+        due.map(|due| due.max(self.checkpoint_not_before).max(not_before))
     }
 
     async fn tick(&mut self) -> Result<(), Ending> {
         self.checkpoint_if_due().await?;
+        self.summarise_gaps().await?;
         let options = &self.shared.options;
         if options.invoke_after_receive_timeout && self.now() >= self.last_activity + options.receive_timeout
         {
@@ -319,34 +327,34 @@ impl<P: EventProcessor> Pump<P> {
         let now = self.now();
         let since = *self.source_failing_since.get_or_insert(now);
         self.source_failures += 1;
-        self.stage(Stage::Retrying);
+        self.set_state(PumpState::Retrying);
         self.checkpoint_if_due().await?;
         let partition = self.context.partition();
         self.shared.hub_health.failed(Some(partition), now, error);
-        let told = PartitionError::Source { message: error.to_string() };
-        self.shared.reporter.report_one_of_many(&HostError::Partition { partition, error: told.clone() });
-        self.process_error(&told).await?;
+        let reported = PartitionError::Source { message: error.to_string() };
+        self.shared.reporter.report_one_of_many(&HostError::Partition { partition, error: reported.clone() });
+        self.process_error(&reported).await?;
         let hopeless = !matches!(error, SourceError::Unavailable(_));
         if hopeless || now.since(since) >= self.shared.options.source_patience {
             return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
         }
         let wait = SOURCE_BACKOFF.delay(self.source_failures, self.random());
         self.wait(now + wait).await?;
-        self.stage(Stage::Opening);
+        self.set_state(PumpState::Opening);
         Ok(())
     }
 
-    fn source_well(&mut self) {
+    fn source_recovered(&mut self) {
         self.source_failures = 0;
         self.source_failing_since = None;
     }
 
     async fn stay_paused(&mut self) -> Result<(), Ending> {
-        self.stage(Stage::Paused);
+        self.set_state(PumpState::Paused);
         self.checkpoint_now_if_by_policy().await?;
-        match self.guard.wait(Heed::Resume).await {
+        match self.guard.wait(InterruptMask::Resume).await {
             Interrupt::Resumed => {
-                self.stage(Stage::Running);
+                self.set_state(PumpState::Running);
                 Ok(())
             }
             other => Err(self.ending(other)),
@@ -372,13 +380,13 @@ impl<P: EventProcessor> Pump<P> {
     async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Ending> {
         tokio::select! {
             biased;
-            interrupt = self.guard.wait(Heed::Drain) => Err(self.ending(interrupt)),
+            interrupt = self.guard.wait(InterruptMask::Drain) => Err(self.ending(interrupt)),
             result = work => Ok(result),
         }
     }
 
     /// Reports an error of this partition, also to the processor.
-    async fn tell(&mut self, error: PartitionError) -> Result<(), Ending> {
+    async fn report_error(&mut self, error: PartitionError) -> Result<(), Ending> {
         let partition = self.context.partition();
         self.shared.reporter.report(&HostError::Partition { partition, error: error.clone() });
         self.process_error(&error).await
@@ -402,8 +410,8 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    fn stage(&self, stage: Stage) {
-        self.context.inner().lease.set_stage(stage);
+    fn set_state(&self, state: PumpState) {
+        self.context.inner().lease.set_pump_state(state);
     }
 
     fn now(&self) -> Monotonic {
@@ -416,6 +424,6 @@ impl<P: EventProcessor> Pump<P> {
 }
 
 /// Takes the events that have arrived already. False if there are none.
-fn at_hand(receiver: &mut dyn Receiver, events: &mut Vec<Event>, most: usize) -> bool {
-    matches!(receiver.receive(events, most).now_or_never(), Some(Ok(()))) && !events.is_empty()
+fn take_ready(receiver: &mut dyn Receiver, events: &mut Vec<Event>, max: usize) -> bool {
+    matches!(receiver.receive(events, max).now_or_never(), Some(Ok(()))) && !events.is_empty()
 }

@@ -5,30 +5,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use ephor_core::checkpoint::Position;
-use ephor_core::event::Event;
+use ephor_core::ids::LogId;
 use ephor_core::panics::Panicked;
 use ephor_core::position::StartPosition;
-use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
+use ephor_core::resume::{self, LostGround, Resume};
 use ephor_core::source::{OpenError, OpenRequest, PartitionProperties, Receiver, SourceError};
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Heed, Interrupt, LazyTimer};
+use super::guard::{Interrupt, InterruptMask, LazyTimer};
+use super::slow_hub::while_bytes_come;
 use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
 use crate::context::Checkpointed;
 use crate::environment::Environment;
 use crate::error::{HostError, PartitionError, ProcessorError};
 use crate::host::planted;
-use crate::lease_state::Stage;
 use crate::processor::{CloseReason, EventProcessor};
+use crate::pump::state::PumpState;
 
 /// The cooldown of a partition after its processor did not open.
 const OPEN_PAUSE: Duration = Duration::from_secs(5);
 /// The timeout of a request to the hub.
-pub(crate) const HUB_ANSWERS_WITHIN: Duration = Duration::from_secs(15);
+pub(crate) const HUB_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The hub was deleted and created again meanwhile: start over, with its new log.
-const MADE_ANEW: Ending = Ending::Failed { reason: CloseReason::SourceFailed, pause: Duration::ZERO };
+const HUB_RECREATED: Ending = Ending::Failed { reason: CloseReason::SourceFailed, pause: Duration::ZERO };
 
 impl<P: EventProcessor> Pump<P> {
     /// Finds the position to resume from: after the progress made here, after the checkpoint, or
@@ -44,15 +45,15 @@ impl<P: EventProcessor> Pump<P> {
                 progress.last_enqueued = properties.last.clone();
             }
         }
-        let known = context.reached();
+        let known = context.resume_point();
         let partition = context.partition();
-        let founding = self.founding.as_ref();
+        let origin = self.origin.as_ref();
         let initial = catch_unwind(AssertUnwindSafe(|| {
-            resume::initial_position(founding, partition, || options.initial_position.of(partition))
+            resume::initial_position(origin, partition, || options.initial_position.of(partition))
         }));
         let initial = match initial {
             Ok(initial) => initial,
-            Err(panic) => return Err(self.does_not_open(panicked(&*panic))),
+            Err(panic) => return Err(self.open_failed(panicked(&*panic))),
         };
         let log = context.inner().log.as_ref();
         let found = resume::resume(known.as_ref(), initial, &properties, log, options.on_invalid_position);
@@ -64,36 +65,41 @@ impl<P: EventProcessor> Pump<P> {
         match found {
             // Not beside processors of other SDKs, which would start at this saved position instead
             // of their own initial one.
-            Ok(found) if known.is_none() && !self.has_neighbours() => {
+            Ok(found) if known.is_none() && !self.shares_with_other_sdks() => {
                 self.doubt_if_beyond_the_end(&found.start, &properties);
-                self.begin_at(found.pinned(&properties)).await
+                self.begin_at(found.pinned(&properties), &properties).await
             }
             Ok(found) => {
                 self.doubt_if_beyond_the_end(&found.start, &properties);
-                self.begin_at(found).await
+                self.begin_at(found, &properties).await
             }
             Err(ground) => Err(self.halt(ground).await),
         }
     }
 
     /// Starts at a replacement for a position that does not exist.
-    pub(super) async fn begin_instead(
+    pub(super) async fn begin_at_replacement(
         &mut self,
         ground: LostGround,
         properties: &PartitionProperties,
     ) -> Result<StartPosition, Ending> {
         self.doubt = None;
-        match resume::instead(ground, properties, self.shared.options.on_invalid_position) {
-            Ok(found) => self.begin_at(found).await,
+        match resume::replacement(ground, properties, self.shared.options.on_invalid_position) {
+            Ok(found) => self.begin_at(found, properties).await,
             Err(ground) => Err(self.halt(ground).await),
         }
     }
 
-    /// Reports lost events, and saves a start that moves with time.
-    async fn begin_at(&mut self, found: Resume) -> Result<StartPosition, Ending> {
+    /// Reports lost and skipped events, and saves a start that moves with time.
+    async fn begin_at(
+        &mut self,
+        found: Resume,
+        properties: &PartitionProperties,
+    ) -> Result<StartPosition, Ending> {
+        let (resumes_at, skipped) = found.skips(properties);
         let Resume { start, lost, remember, rewind } = found;
         if let Some(ground) = lost {
-            self.tell(PartitionError::LostGround(ground)).await?;
+            self.report_error(PartitionError::LostGround { ground, resumes_at, skipped }).await?;
         }
         if remember {
             self.remember(&start, rewind).await?;
@@ -127,7 +133,9 @@ impl<P: EventProcessor> Pump<P> {
     /// A start as it is saved. Processors of other SDKs use the offset of the last finished event.
     fn remembered(&self, start: &StartPosition) -> Position {
         let last = self.context.progress().last_enqueued.clone();
-        match last.filter(|last| self.has_neighbours() && *start == StartPosition::after(last.sequence)) {
+        match last
+            .filter(|last| self.shares_with_other_sdks() && *start == StartPosition::after(last.sequence))
+        {
             Some(last) => Position::Finished {
                 sequence: last.sequence,
                 offset: Some(last.offset),
@@ -163,7 +171,7 @@ impl<P: EventProcessor> Pump<P> {
             .await?;
         match asked {
             Ok((hub, properties)) if hub.log == self.context.inner().log => Ok(Ok(properties)),
-            Ok(_) => Err(MADE_ANEW),
+            Ok(_) => Err(HUB_RECREATED),
             Err(error) => Ok(Err(error)),
         }
     }
@@ -174,8 +182,8 @@ impl<P: EventProcessor> Pump<P> {
         let made = catch_unwind(AssertUnwindSafe(|| (self.factory)(&self.context)));
         let mut processor = match made {
             Ok(Ok(processor)) => processor,
-            Ok(Err(error)) => return Err(self.does_not_open(error.into())),
-            Err(panic) => return Err(self.does_not_open(panicked(&*panic))),
+            Ok(Err(error)) => return Err(self.open_failed(error.into())),
+            Err(panic) => return Err(self.open_failed(panicked(&*panic))),
         };
         let context = self.context.clone();
         let inner = context.inner();
@@ -195,23 +203,23 @@ impl<P: EventProcessor> Pump<P> {
         inner.lease.call_ended();
         let Some(opened) = opened? else {
             let after = timeout.unwrap_or_default();
-            return Err(self.does_not_open(ProcessorError::TimedOut { after }));
+            return Err(self.open_failed(ProcessorError::TimedOut { after }));
         };
         match opened {
             Ok(Ok(())) => {
                 self.processor = Some(processor);
                 self.opened = true;
-                for error in std::mem::take(&mut self.untold) {
+                for error in std::mem::take(&mut self.pending_errors) {
                     self.process_error(&error).await?;
                 }
                 Ok(())
             }
-            Ok(Err(error)) => Err(self.does_not_open(error.into())),
-            Err(panic) => Err(self.does_not_open(panicked(&*panic))),
+            Ok(Err(error)) => Err(self.open_failed(error.into())),
+            Err(panic) => Err(self.open_failed(panicked(&*panic))),
         }
     }
 
-    fn does_not_open(&mut self, error: ProcessorError) -> Ending {
+    fn open_failed(&mut self, error: ProcessorError) -> Ending {
         let partition = self.context.partition();
         self.processor = None;
         self.opened = false;
@@ -226,10 +234,10 @@ impl<P: EventProcessor> Pump<P> {
         let mut replaced = false;
         loop {
             // Never for a lease that is over.
-            if let Some(Interrupt::Lost(reason)) = self.guard.check(Heed::Drain) {
+            if let Some(Interrupt::Lost(reason)) = self.guard.check(InterruptMask::Drain) {
                 return Err(self.ending(Interrupt::Lost(reason)));
             }
-            if self.has_neighbours() {
+            if self.shares_with_other_sdks() {
                 self.confirm_ownership().await?;
             }
             let options = &self.shared.options;
@@ -237,7 +245,7 @@ impl<P: EventProcessor> Pump<P> {
                 group: self.context.consumer_group().clone(),
                 partition: self.context.partition(),
                 start: start.clone(),
-                epoch: Some(self.attaches_with()),
+                epoch: Some(self.attach_epoch()),
                 receiver: self.context.host().name.to_string(),
                 prefetch_events: options.prefetch_count,
                 prefetch_bytes: options.prefetch_bytes,
@@ -245,7 +253,7 @@ impl<P: EventProcessor> Pump<P> {
             let source = self.shared.source.clone();
             match self.ask_hub(source.open(request)).await? {
                 Ok(receiver) => {
-                    if !self.is_still_our_hub().await? {
+                    if !self.is_still_our_hub(receiver.log()).await? {
                         return Ok(None);
                     }
                     self.note_enqueued(&*receiver);
@@ -268,7 +276,7 @@ impl<P: EventProcessor> Pump<P> {
                     return Ok(None);
                 }
                 Err(error) => {
-                    self.tell(PartitionError::Source { message: error.to_string() }).await?;
+                    self.report_error(PartitionError::Source { message: error.to_string() }).await?;
                     return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
                 }
             }
@@ -276,16 +284,20 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     /// True if the receiver that was opened just now reads the log for which its position was
-    /// found: a hub that was created again since then would be read from the middle. False if the
-    /// hub did not answer.
-    async fn is_still_our_hub(&mut self) -> Result<bool, Ending> {
+    /// found: a hub that was created again since then would be read from the middle. If the receiver
+    /// does not know its log, asks the hub; false if that did not answer.
+    async fn is_still_our_hub(&mut self, read: Option<LogId>) -> Result<bool, Ending> {
         if self.context.inner().log.is_none() {
             return Ok(true);
         }
         let source = self.shared.source.clone();
-        match self.ask_hub(source.hub_properties()).await? {
-            Ok(hub) if hub.log == self.context.inner().log => Ok(true),
-            Ok(_) => Err(MADE_ANEW),
+        let asked = match read {
+            Some(log) => Ok(Some(log)),
+            None => self.ask_hub(async { Ok(source.hub_properties().await?.log) }).await?,
+        };
+        match asked {
+            Ok(log) if log == self.context.inner().log => Ok(true),
+            Ok(_) => Err(HUB_RECREATED),
             Err(error) => {
                 self.source_failed(&error).await?;
                 Ok(false)
@@ -293,52 +305,24 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Sends a request to the hub. A hub that does not answer in time counts as unavailable.
+    /// Sends a request to the hub. A hub that does not answer in time counts as unavailable; while
+    /// bytes come from it, it has more time.
     async fn ask_hub<T, E: From<SourceError>>(
         &mut self,
         question: impl Future<Output = Result<T, E>>,
     ) -> Result<Result<T, E>, Ending> {
         let environment = self.context.inner().environment.clone();
-        let answered = within_limit(&*environment, HUB_ANSWERS_WITHIN, question);
-        self.unless_stopped(answered).await
-    }
-
-    /// Reports events that were removed before they could be read. Returns the position to start
-    /// from instead, if reading does not just go on.
-    pub(super) async fn lost_ground(&mut self, events: &[Event]) -> Result<Option<StartPosition>, Ending> {
-        let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
-        let wanted = self.expected.replace(last.sequence.next());
-        match wanted.filter(|wanted| first.sequence > *wanted) {
-            None => Ok(None),
-            Some(wanted) => {
-                let ground = LostGround::Overtaken { wanted, oldest: first.sequence };
-                self.accept_lost_ground(ground).await
-            }
-        }
-    }
-
-    /// Handles events that were removed while we read. Returns the position to start from instead,
-    /// if reading does not just go on.
-    async fn accept_lost_ground(&mut self, ground: LostGround) -> Result<Option<StartPosition>, Ending> {
-        match self.shared.options.on_invalid_position {
-            OnInvalidPosition::Earliest => {
-                self.tell(PartitionError::LostGround(ground)).await?;
-                Ok(None)
-            }
-            OnInvalidPosition::Latest => {
-                let properties = self.properties().await?;
-                self.begin_instead(ground, &properties).await.map(Some)
-            }
-            OnInvalidPosition::Stop => Err(self.halt(ground).await),
-        }
+        let source = self.shared.source.clone();
+        self.unless_stopped(while_bytes_come(&*environment, &*source, question)).await
     }
 
     /// Holds the partition without reading, until an operator seeks or another host takes it.
-    async fn halt(&mut self, ground: LostGround) -> Ending {
-        self.stage(Stage::Halted);
+    pub(super) async fn halt(&mut self, ground: LostGround) -> Ending {
+        self.set_state(PumpState::Halted);
         let partition = self.context.partition();
-        self.shared.reporter.report(&HostError::Halted { partition, ground });
-        let interrupt = self.guard.wait(Heed::Drain).await;
+        let group = self.context.group().clone();
+        self.shared.reporter.report(&HostError::Halted { group, partition, ground });
+        let interrupt = self.guard.wait(InterruptMask::Drain).await;
         self.ending(interrupt)
     }
 }
@@ -353,10 +337,18 @@ pub(crate) async fn within_limit<T, E: From<SourceError>>(
         biased;
         answer = question => answer,
         () = environment.sleep_until(environment.now() + limit) => {
-            let silence = format!("no answer within {limit:?}");
-            Err(SourceError::Unavailable(silence.into()).into())
+            Err(no_answer_within(limit).into())
         }
     }
+}
+
+/// The error for a question that the hub left unanswered.
+pub(super) fn no_answer_within(limit: Duration) -> SourceError {
+    let silence = format!(
+        "no answer within {limit:?}: the hub hangs, or the link is so slow that its answers wait behind prefetched \
+         events; then lower prefetch_bytes or prefetch_count"
+    );
+    SourceError::Unavailable(silence.into())
 }
 
 /// A panic of the user's code.

@@ -271,7 +271,7 @@ async fn a_host_that_was_robbed_during_a_blocked_call_does_not_claim_again_befor
             duration: MILLISECOND * 200,
             seen: view.lease(blocked).map(|lease| lease.version.clone()),
             above: Epoch::NONE,
-            cause: ClaimCause::Silent,
+            cause: ClaimCause::Unresponsive,
         };
         // A renewal may come in between.
         if let Claim::Won { .. } = fleet.store().claim(fleet.group(), &request).await.unwrap() {

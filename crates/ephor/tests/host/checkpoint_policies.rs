@@ -45,13 +45,13 @@ async fn by_default_the_host_writes_one_checkpoint_when_it_closes() {
 async fn by_hand_the_host_writes_no_checkpoint_and_says_what_will_be_repeated() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     send(&fleet, P0, 12);
-    start(&mut fleet, "a", policy(&ledger, CheckpointPolicy::by_hand()), &ledger.scribe()).await;
+    start(&mut fleet, "a", policy(&ledger, CheckpointPolicy::manual()), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 11).await;
     fleet.pass(seconds(120)).await;
     let report = fleet.stop("a").await;
     assert_eq!((report.unsettled.as_slice(), report.drained.len()), (&[P0][..], 0), "{report}");
     assert_eq!(ledger.saved(P0), []);
-    start(&mut fleet, "b", policy(&ledger, CheckpointPolicy::by_hand()), &ledger.scribe()).await;
+    start(&mut fleet, "b", policy(&ledger, CheckpointPolicy::manual()), &ledger.scribe()).await;
     fleet.until("b got less", || ledger.delivered_to("b", P0) == events(0, 11)).await.unwrap();
 }
 

@@ -12,9 +12,9 @@ use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_testkit::TestFleet;
 
-fn by_hand(ledger: &Ledger) -> EventProcessorOptions {
+fn manual(ledger: &Ledger) -> EventProcessorOptions {
     // Each is written at once; the rate limit is tested in `spaced_checkpoints.rs`.
-    let checkpoint = CheckpointPolicy::by_hand().spaced(Duration::ZERO);
+    let checkpoint = CheckpointPolicy::manual().spaced(Duration::ZERO);
     EventProcessorOptions { checkpoint, ..ledger.options() }
 }
 
@@ -34,12 +34,12 @@ async fn a_checkpoint_reaches_to_the_end_of_the_batch_in_hand() {
         std::future::pending().await
     });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     fleet.until("no checkpoint", || !ledger.saved(P0).is_empty()).await.unwrap();
     assert_eq!(stored_sequence(&fleet, P0).await, Some(9));
     fleet.kill("a");
     send(&fleet, P0, 3);
-    start(&mut fleet, "b", by_hand(&ledger), &ledger.scribe()).await;
+    start(&mut fleet, "b", manual(&ledger), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 12).await;
     assert_eq!(ledger.delivered_to("b", P0), events(10, 12));
 }
@@ -52,11 +52,11 @@ async fn a_checkpoint_at_an_event_lets_the_successor_go_on_right_behind_it() {
         Ok(())
     });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(3));
     fleet.kill("a");
-    start(&mut fleet, "b", by_hand(&ledger), &ledger.scribe()).await;
+    start(&mut fleet, "b", manual(&ledger), &ledger.scribe()).await;
     fleet.until("b got nothing", || !ledger.delivered_to("b", P0).is_empty()).await.unwrap();
     assert_eq!(ledger.delivered_to("b", P0), events(4, 9));
 }
@@ -83,7 +83,7 @@ async fn close_may_write_a_low_water_mark_and_then_the_high_one() {
             }
         });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     let report = fleet.stop("a").await;
     assert!(report.is_clean(), "{report}");
@@ -95,7 +95,7 @@ async fn close_may_write_a_low_water_mark_and_then_the_high_one() {
 async fn for_a_closure_per_event_the_checkpoint_is_that_event() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     send(&fleet, P0, 10);
-    let options = by_hand(&ledger);
+    let options = manual(&ledger);
     fleet
         .start("a", |host| {
             host.options(options).for_each_event(|context, event| async move {
@@ -111,7 +111,7 @@ async fn for_a_closure_per_event_the_checkpoint_is_that_event() {
     fleet.until("no checkpoint", || !ledger.saved(P0).is_empty()).await.unwrap();
     assert_eq!(ledger.saved(P0), [4]);
     fleet.kill("a");
-    start(&mut fleet, "b", by_hand(&ledger), &ledger.scribe()).await;
+    start(&mut fleet, "b", manual(&ledger), &ledger.scribe()).await;
     fleet.until("b got nothing", || !ledger.delivered(P0).is_empty()).await.unwrap();
     assert_eq!(ledger.delivered(P0), events(5, 9));
 }
@@ -120,7 +120,7 @@ async fn for_a_closure_per_event_the_checkpoint_is_that_event() {
 async fn nothing_is_saved_for_an_owner_whose_lease_another_has_claimed() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &ledger.scribe()).await;
+    start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     let context = ledger.context(P0);
     let view = fleet.store().view(fleet.group()).await.unwrap();
@@ -130,7 +130,7 @@ async fn nothing_is_saved_for_an_owner_whose_lease_another_has_claimed() {
         duration: seconds(30),
         seen: view.lease(P0).map(|lease| lease.version.clone()),
         above: ephor::Epoch::NONE,
-        cause: ClaimCause::Silent,
+        cause: ClaimCause::Unresponsive,
     };
     fleet.store().claim(fleet.group(), &request).await.unwrap();
     // The host has not scanned since, and would still trust its lease.
@@ -148,7 +148,7 @@ async fn nothing_is_saved_for_an_owner_whose_lease_another_has_claimed() {
 async fn a_context_that_is_kept_after_stop_is_refused() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &ledger.scribe()).await;
+    start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     let context = ledger.context(P0);
     fleet.stop("a").await;
@@ -158,7 +158,7 @@ async fn a_context_that_is_kept_after_stop_is_refused() {
     assert_eq!(stored_sequence(&fleet, P0).await, None);
     // The same host, started again, owns the partition in another epoch: the old context stays
     // refused.
-    start(&mut fleet, "a", by_hand(&ledger), &ledger.scribe()).await;
+    start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
     fleet.until("no new epoch", || ledger.context(P0).epoch() > context.epoch()).await.unwrap();
     assert_eq!(context.checkpoint().await.unwrap(), Checkpointed::Refused);
     assert_eq!(stored_sequence(&fleet, P0).await, None);
@@ -171,7 +171,7 @@ async fn a_store_that_fails_is_an_error_and_a_lease_that_ran_out_is_a_refusal() 
     let store = TroubledStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &ledger.scribe()).await;
+    start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     let context = ledger.context(P0);
     store.trouble_all(Trouble::Fails);
@@ -202,7 +202,7 @@ async fn a_checkpoint_never_moves_back() {
         Ok(())
     });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     assert_eq!(ledger.saved(P0), [7]);
     assert_eq!(stored_sequence(&fleet, P0).await, Some(7));
@@ -218,7 +218,7 @@ async fn only_what_was_delivered_can_be_checkpointed() {
         assert!(matches!(error, CheckpointError::NotDelivered { sequence: SequenceNumber(10) }), "{error:?}");
         Ok(())
     });
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     fleet.until("a did not open", || !ledger.of(P0).is_empty()).await.unwrap();
     fleet.pass(millis(10)).await;
     assert_eq!(ledger.context(P0).checkpoint().await.unwrap(), Checkpointed::Nothing);
@@ -242,7 +242,7 @@ async fn a_checkpoint_that_landed_although_the_store_said_it_failed_can_be_writt
         Ok(())
     });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     assert_eq!(ledger.saved(P0), [9, 9]);
     let opened = ledger.first(|entry| entry.what == What::Opened).unwrap();

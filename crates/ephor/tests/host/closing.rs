@@ -76,7 +76,7 @@ async fn robbed(fleet: &TestFleet) -> Epoch {
         duration: SECOND * 30,
         seen: view.lease(P0).map(|lease| lease.version.clone()),
         above: Epoch::NONE,
-        cause: ClaimCause::Silent,
+        cause: ClaimCause::Unresponsive,
     };
     match fleet.store().claim(fleet.group(), &request).await.unwrap() {
         Claim::Won { token, .. } => token.epoch,

@@ -12,7 +12,7 @@ use ephor::environment::{Environment, TaskHandle};
 use ephor::memory::{MemoryStore, StoreEvent};
 use ephor::{
     BoxFuture, BuildError, ChangeReason, Clock, CloseReason, EventProcessorHost, EventProcessorOptions,
-    GroupId, HostBuilder, Monotonic, PartitionId, PartitionManagerOptions, SourceError, Stage, Timestamp,
+    GroupId, HostBuilder, Monotonic, PartitionId, PartitionManagerOptions, PumpState, SourceError, Timestamp,
 };
 use ephor_testkit::TestFleet;
 
@@ -188,7 +188,7 @@ async fn a_pause_around_the_claim_lets_nothing_through_until_it_is_over() {
         host.start().await.unwrap();
         fleet.pass(seconds(60)).await;
         let owned = host.snapshot().unwrap().partitions;
-        assert_eq!((owned.len(), owned[0].stage), (1, Stage::Paused), "{moment:?}");
+        assert_eq!((owned.len(), owned[0].state), (1, PumpState::Paused), "{moment:?}");
         assert_eq!(ledger.delivered(P0), [], "{moment:?}");
         host.resume(P0);
         fleet.pass(millis(10)).await;

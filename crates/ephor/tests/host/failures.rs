@@ -201,7 +201,7 @@ async fn a_panic_after_which_no_new_instance_opens_releases_the_partition() {
 async fn skipping_isolates_the_one_event_that_fails_and_names_it() {
     let mut fleet = TestFleet::new(1).unwrap();
     let recorder = fails_at(3, u32::MAX, false);
-    let backoff = Backoff { first: SECOND, most: SECOND };
+    let backoff = Backoff { first: SECOND, max: SECOND };
     let policy = FailurePolicy::SkipAfter { attempts: 2, backoff };
     send(&fleet, 0, 6);
     fleet
@@ -233,7 +233,7 @@ async fn skipping_isolates_the_one_event_that_fails_and_names_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_closure_per_event_goes_on_at_the_event_that_failed_and_repeats_none_before_it() {
-    let backoff = Backoff { first: SECOND, most: SECOND };
+    let backoff = Backoff { first: SECOND, max: SECOND };
     let retry = FailurePolicy::Retry(backoff);
     let skip = FailurePolicy::SkipAfter { attempts: 2, backoff };
     for (policy, expected) in [(retry, vec![0, 1, 2, 2, 2, 2, 3, 4]), (skip, vec![0, 1, 2, 2, 2, 2, 3, 4])] {

@@ -298,9 +298,9 @@ async fn more_hosts_than_partitions_stand_by_and_take_over_at_once() {
     fleet.until("nobody takes over", || ledger.first(|e| e.what == What::Opened).is_some()).await.unwrap();
     let took = ledger.now().since(began);
     assert!(took < seconds(1), "{took:?}");
-    let heir = owner(&fleet, P0).await.unwrap();
-    assert!(standby.contains(&heir.as_str()), "{heir} was no standby");
-    assert!(!fleet.snapshot(&heir).is_standby());
+    let successor = owner(&fleet, P0).await.unwrap();
+    assert!(standby.contains(&successor.as_str()), "{successor} was no standby");
+    assert!(!fleet.snapshot(&successor).is_standby());
     let opened = ledger.entries().iter().filter(|entry| entry.what == What::Opened).count();
     assert_eq!(opened, 1, "nothing else moves");
 }

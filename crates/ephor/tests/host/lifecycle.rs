@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::recorder::{Call, Recorder, numbers, sleep};
-use ephor::{CheckpointPolicy, CloseReason, EventProcessorOptions, PartitionId, Stage};
+use ephor::{CheckpointPolicy, CloseReason, EventProcessorOptions, PartitionId, PumpState};
 use ephor_testkit::TestFleet;
 
 const P0: PartitionId = PartitionId(0);
@@ -66,7 +66,7 @@ async fn nothing_is_delivered_before_open_has_returned() {
     fleet.until("opened", || recorder.calls(0).contains(&Call::Open)).await.unwrap();
     fleet.pass(SECOND * 6).await;
     assert_eq!(recorder.delivered(0), []);
-    assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Opening);
+    assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Opening);
     fleet.pass(SECOND * 2).await;
     assert_eq!(recorder.finished(0), [0]);
 }
@@ -193,7 +193,7 @@ async fn a_batch_is_never_waited_for_to_fill() {
     let recorder = Recorder::new();
     fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
     fleet
-        .until("running", || fleet.snapshot("a").partitions.iter().any(|p| p.stage == Stage::Running))
+        .until("running", || fleet.snapshot("a").partitions.iter().any(|p| p.state == PumpState::Running))
         .await
         .unwrap();
     for n in 0..3 {
@@ -253,14 +253,18 @@ async fn a_paused_partition_is_kept_and_delivers_nothing_until_it_is_resumed() {
     send(&fleet, 1, 1);
     fleet.pass(SECOND * 300).await;
     let during = fleet.snapshot("a").partitions[0].clone();
-    assert_eq!((during.stage, during.epoch), (Stage::Paused, before.epoch), "ten leases later still ours");
+    assert_eq!(
+        (during.state, during.epoch),
+        (PumpState::Paused, before.epoch),
+        "ten leases later still ours"
+    );
     assert!(!during.lease_left.is_zero());
     assert_eq!(recorder.delivered(0), [0]);
     assert_eq!(recorder.delivered(1), [0, 1], "the other one goes on");
     fleet.host("a").resume(P0);
     fleet.until_caught_up().await.unwrap();
     assert_eq!(recorder.delivered(0), [0, 1]);
-    assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Running);
+    assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Running);
     assert_eq!(recorder.closes(0), []);
 }
 
@@ -302,11 +306,11 @@ async fn a_partition_that_was_paused_between_two_attempts_runs_again_when_it_is_
     fleet.until("failed once", || recorder.heard(0).len() == 1).await.unwrap();
     fleet.host("a").pause(P0);
     fleet.pass(SECOND * 60).await;
-    assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Paused);
+    assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Paused);
     assert_eq!(recorder.delivered(0), [0], "no attempt while paused");
     fleet.host("a").resume(P0);
     fleet.until_caught_up().await.unwrap();
-    assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Running);
+    assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Running);
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,7 +330,7 @@ async fn a_pause_holds_from_before_the_start_and_across_a_restart() {
     fleet.host("a").stop(SECOND).await.unwrap();
     fleet.host("a").start().await.unwrap();
     fleet.pass(SECOND * 60).await;
-    assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Paused);
+    assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Paused);
     assert_eq!(recorder.delivered(0), []);
     fleet.host("a").resume(P0);
     fleet.until_caught_up().await.unwrap();
@@ -354,7 +358,7 @@ async fn with_checkpoints_by_hand_a_stop_saves_nothing_and_everything_comes_agai
     let mut fleet = TestFleet::new(1).unwrap();
     let recorder = Recorder::new();
     let options = || EventProcessorOptions {
-        checkpoint: CheckpointPolicy::by_hand(),
+        checkpoint: CheckpointPolicy::manual(),
         ..EventProcessorOptions::default()
     };
     send(&fleet, 0, 2);

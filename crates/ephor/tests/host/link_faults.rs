@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::recorder::{Call, Recorder, sleep};
-use ephor::{CloseReason, EventProcessorOptions, HostState, PartitionId, Stage};
+use ephor::{CloseReason, EventProcessorOptions, HostState, PartitionId, PumpState};
 use ephor_testkit::TestFleet;
 
 const P0: PartitionId = PartitionId(0);
@@ -80,13 +80,13 @@ async fn a_hub_that_is_away_for_less_than_source_patience_is_waited_for_with_the
         let epoch = fleet.snapshot("a").partitions[0].epoch;
         fleet.hub().fail(Some("maintenance"));
         fleet.pass(SECOND * away).await;
-        assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Retrying);
+        assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Retrying);
         fleet.hub().fail(None);
         fleet.hub().send(P0, "event").unwrap();
         fleet.until_caught_up().await.unwrap();
         assert_eq!((recorder.delivered(0), recorder.closes(0)), (vec![0, 1], vec![]));
         let owned = &fleet.snapshot("a").partitions[0];
-        assert_eq!((owned.epoch, owned.stage), (epoch, Stage::Running));
+        assert_eq!((owned.epoch, owned.state), (epoch, PumpState::Running));
     }
 }
 
@@ -102,7 +102,7 @@ async fn a_hub_that_is_away_for_long_is_asked_less_and_less_often_and_read_again
     fleet.hub().fail(Some("a long outage"));
     fleet.pass(SECOND * 600).await;
     assert!(recorder.closes(0).contains(&CloseReason::SourceFailed));
-    assert_eq!(fleet.snapshot("a").state, HostState::Unfit, "it reaches the store but not the hub");
+    assert_eq!(fleet.snapshot("a").state, HostState::Unhealthy, "it reaches the store but not the hub");
     assert!(recorder.heard(0).len() < 60, "{}", recorder.heard(0).len());
     fleet.hub().fail(None);
     for partition in 0..2 {

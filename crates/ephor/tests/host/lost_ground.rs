@@ -8,11 +8,11 @@ use crate::common::ledger::{P0, events, seconds, send, start, stored, stored_seq
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
     CheckpointPolicy, CloseReason, EventProcessorOptions, EventSource, HostId, LogId, OnInvalidPosition,
-    PartitionId, Position, SequenceNumber, Stage,
+    PartitionId, Position, PumpState, SequenceNumber,
 };
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, GiveAway, Save, SaveRequest};
+use ephor_core::store::{Claim, Handoff, Save, SaveRequest};
 use ephor_testkit::TestFleet;
 
 fn on_invalid(ledger: &Ledger, on_invalid_position: OnInvalidPosition) -> EventProcessorOptions {
@@ -30,6 +30,11 @@ async fn overtaken() -> (TestFleet, Ledger) {
     fleet.hub().forget_before(P0, SequenceNumber(12)).unwrap();
     ledger.clear();
     (fleet, ledger)
+}
+
+/// The group as the command `ephor` takes it.
+fn seek_target(fleet: &TestFleet) -> String {
+    format!("{}/{}", fleet.group().hub, fleet.group().group)
 }
 
 fn told(ledger: &Ledger) -> usize {
@@ -65,6 +70,8 @@ async fn reading_may_go_on_at_the_end_instead_and_the_end_is_found_once() {
     assert_eq!(ledger.delivered(P0), []);
     let reports = ledger.reports("Partition");
     assert!(reports.len() == 1 && reports[0].text.contains("7 events are gone"), "{reports:?}");
+    let skipped = "reading goes on at 20, and 8 events that the hub keeps (12 to 19) are skipped";
+    assert!(reports[0].text.contains(skipped), "{reports:?}");
     fleet.kill("a");
     // These arrive after the end that was found: they are not skipped a second time.
     send(&fleet, P0, 3);
@@ -80,12 +87,14 @@ async fn reading_may_stand_still_until_somebody_seeks() {
     start(&mut fleet, "a", on_invalid(&ledger, OnInvalidPosition::Stop), &ledger.scribe()).await;
     fleet.pass(seconds(300)).await;
     let snapshot = fleet.snapshot("a");
-    assert_eq!(snapshot.partitions[0].stage, Stage::Halted);
+    assert_eq!(snapshot.partitions[0].state, PumpState::Halted);
     assert_eq!(ledger.delivered(P0), []);
     let changes = ledger.of(P0).iter().filter(|entry| matches!(entry.what, What::Changed(_))).count();
     assert_eq!(changes, 1, "the lease is kept, in one epoch");
     let reports = ledger.reports("Halted");
     assert!(reports.len() == 1 && reports[0].text.contains("7 events are gone"), "{reports:?}");
+    let command = format!("ephor checkpoint seek '{}' --partition 0 --to seq:12", seek_target(&fleet));
+    assert!(reports[0].text.contains(&command), "{command}: {reports:?}");
     fleet.admin().seek(&[P0], &SeekTo::Sequence(SequenceNumber(15)), SeekMode::Apply).await.unwrap();
     let sought = ledger.now();
     until_finished(&fleet, &ledger, P0, 19).await;
@@ -137,14 +146,36 @@ async fn a_reader_that_was_overtaken_under_way_may_go_on_at_the_end() {
     assert_eq!(ledger.delivered(P0), events(40, 41));
     let reports = ledger.reports("Partition");
     assert!(reports.len() == 1 && reports[0].text.contains("8 events are gone"), "{reports:?}");
+    let skipped = "reading goes on at 40, and 12 events that the hub keeps (28 to 39) are skipped";
+    assert!(reports[0].text.contains(skipped), "{reports:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_hub_made_anew_that_are_skipped_are_counted() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    send(&fleet, P0, 10);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    until_finished(&fleet, &ledger, P0, 9).await;
+    fleet.stop("a").await;
+    fleet.hub().recreate(1);
+    send(&fleet, P0, 20);
+    ledger.clear();
+    start(&mut fleet, "b", on_invalid(&ledger, OnInvalidPosition::Latest), &ledger.scribe()).await;
+    fleet.pass(seconds(5)).await;
+    send(&fleet, P0, 1);
+    until_finished(&fleet, &ledger, P0, 20).await;
+    assert_eq!(ledger.delivered(P0), [20]);
+    let reports = ledger.reports("Partition");
+    let skipped = "reading goes on at 20, and 20 events that the hub keeps (0 to 19) are skipped";
+    assert!(reports.len() == 1 && reports[0].text.contains(skipped), "{reports:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_went_on_at_the_end_does_not_skip_again_after_a_link_fault() {
-    for epochless_neighbours in [false, true] {
+    for shared_with_other_sdks in [false, true] {
         let (fleet, ledger) = Ledger::with_fleet(1);
-        let fleet = if epochless_neighbours {
-            fleet.with_store(Arc::new(ledger.store().with_epochless_neighbours()))
+        let fleet = if shared_with_other_sdks {
+            fleet.with_store(Arc::new(ledger.store().with_other_sdks()))
         } else {
             fleet
         };
@@ -162,7 +193,7 @@ async fn a_reader_that_went_on_at_the_end_does_not_skip_again_after_a_link_fault
 async fn a_reader_that_was_overtaken_under_way_may_stand_still() {
     let (fleet, ledger) = overtaken_in_mid_stream(OnInvalidPosition::Stop).await;
     assert_eq!(ledger.delivered(P0), []);
-    assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Halted);
+    assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Halted);
     assert_eq!(ledger.reports("Halted").len(), 1, "{:?}", ledger.all_reports());
     fleet.admin().seek(&[P0], &SeekTo::Earliest, SeekMode::Apply).await.unwrap();
     until_finished(&fleet, &ledger, P0, 39).await;
@@ -246,12 +277,12 @@ async fn a_checkpoint_of_another_log_does_not_make_a_partition_seem_caught_up() 
     fleet.hub().recreate(1);
     send(&fleet, P0, 5);
     let scribe = ledger.scribe().working(|_, _| std::future::pending());
-    let by_hand = EventProcessorOptions { checkpoint: CheckpointPolicy::by_hand(), ..ledger.options() };
-    start(&mut fleet, "b", by_hand.clone(), &scribe).await;
+    let manual = EventProcessorOptions { checkpoint: CheckpointPolicy::manual(), ..ledger.options() };
+    start(&mut fleet, "b", manual.clone(), &scribe).await;
     fleet.pass(seconds(1)).await;
     assert_eq!(ledger.context(P0).lag().events, 5);
     fleet.kill("b");
-    start(&mut fleet, "c", by_hand, &ledger.scribe()).await;
+    start(&mut fleet, "c", manual, &ledger.scribe()).await;
     fleet.until("c got less", || ledger.delivered_to("c", P0) == events(0, 4)).await.unwrap();
     let report = fleet.stop("c").await;
     assert_eq!(report.unsettled, [P0], "what is finished of the new log is not saved: {report}");
@@ -308,6 +339,6 @@ pub(crate) async fn save_by_other_means(fleet: &TestFleet, sequence: u64, log: O
     let position = Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None };
     let save = store.save(group, &SaveRequest::new(&token, &position, log.as_ref())).await.unwrap();
     assert!(matches!(save, Save::Saved(_)));
-    let release = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled: true };
-    assert_eq!(store.release(group, &release).await.unwrap(), GiveAway::Done);
+    let release = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled: true };
+    assert_eq!(store.release(group, &release).await.unwrap(), Handoff::Done);
 }

@@ -7,7 +7,7 @@ use crate::recorder::{Call, Recorder};
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
     Checkpointed, CloseReason, EventProcessorHost, EventProcessorOptions, FailurePolicy, HostState, Lag,
-    OwnershipEvent, OwnershipReason, PartitionContext, PartitionId, Stage,
+    OwnershipEvent, OwnershipReason, PartitionContext, PartitionId, PumpState,
 };
 use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_testkit::TestFleet;
@@ -65,7 +65,7 @@ async fn a_snapshot_shows_what_is_owned_since_when_why_and_how_far_it_is() {
     assert!((started..started + SECOND).contains(&busy.since), "{:?}", busy.since);
     assert!(busy.since > began);
     assert_eq!(busy.reason, OwnershipReason::Claimed(ClaimCause::Unowned));
-    assert_eq!((busy.stage, busy.stuck), (Stage::Running, false));
+    assert_eq!((busy.state, busy.stuck), (PumpState::Running, false));
     let in_call = busy.in_call_for.unwrap();
     assert!((SECOND * 42..SECOND * 43).contains(&in_call), "{in_call:?}");
     assert!((SECOND * 10..=SECOND * 27).contains(&busy.lease_left), "{:?}", busy.lease_left);
@@ -74,7 +74,7 @@ async fn a_snapshot_shows_what_is_owned_since_when_why_and_how_far_it_is() {
     assert_eq!(busy.lag, Lag { events: 3, time: SECOND * 3 });
 
     let idle = &all.partitions[1];
-    assert_eq!((idle.stage, idle.in_call_for, idle.finished), (Stage::Running, None, None));
+    assert_eq!((idle.state, idle.in_call_for, idle.finished), (PumpState::Running, None, None));
     assert_eq!(idle.lag, Lag::default());
 }
 
@@ -82,13 +82,13 @@ async fn a_snapshot_shows_what_is_owned_since_when_why_and_how_far_it_is() {
 async fn a_snapshot_shows_the_checkpoint_and_that_a_standby_stands_by() {
     let mut fleet = TestFleet::new(1).unwrap();
     fleet.hub().send(P0, "event").unwrap();
-    let by_hand = |context: PartitionContext, _| async move {
+    let manual = |context: PartitionContext, _| async move {
         let _ = context.checkpoint().await?;
         Ok(())
     };
-    fleet.start("a", |host| host.for_each_batch(by_hand)).await.unwrap();
+    fleet.start("a", |host| host.for_each_batch(manual)).await.unwrap();
     fleet.until_caught_up().await.unwrap();
-    fleet.start("b", |host| host.for_each_batch(by_hand)).await.unwrap();
+    fleet.start("b", |host| host.for_each_batch(manual)).await.unwrap();
     fleet.pass(SECOND * 20).await;
     let owned = fleet.snapshot("a").partitions[0].clone();
     let saved = owned.checkpoint.unwrap();

@@ -7,8 +7,8 @@ use crate::common::troubled_store::{Op, Trouble, TroubledStore, pass};
 use crate::recorder::{Call, Recorder};
 use ephor::memory::MemoryStore;
 use ephor::{
-    CheckpointPolicy, Event, EventProcessorHost, EventProcessorOptions, EventSource, PartitionContext,
-    PartitionId, StartPosition, Store,
+    Checkpoint, CheckpointPolicy, Event, EventProcessorHost, EventProcessorOptions, EventSource,
+    PartitionContext, PartitionId, Position, SequenceNumber, StartPosition, Store,
 };
 use ephor_core::source::OpenRequest;
 use ephor_core::store::Save;
@@ -18,8 +18,8 @@ use futures_util::FutureExt;
 const P0: PartitionId = PartitionId(0);
 const SECOND: Duration = Duration::from_secs(1);
 
-fn by_hand() -> EventProcessorOptions {
-    let checkpoint = CheckpointPolicy { spacing: Duration::ZERO, ..CheckpointPolicy::by_hand() };
+fn manual() -> EventProcessorOptions {
+    let checkpoint = CheckpointPolicy { spacing: Duration::ZERO, ..CheckpointPolicy::manual() };
     EventProcessorOptions { checkpoint, ..EventProcessorOptions::default() }
 }
 
@@ -36,7 +36,7 @@ async fn three_are_finished() -> (TestFleet, TroubledStore, PartitionContext, Ve
         }
         async { Ok(()) }
     });
-    fleet.start("a", |host| host.options(by_hand()).processor(recorder.make())).await.unwrap();
+    fleet.start("a", |host| host.options(manual()).processor(recorder.make())).await.unwrap();
     for _ in 0..3 {
         fleet.hub().send(P0, "event").unwrap();
     }
@@ -73,6 +73,27 @@ async fn a_host_that_is_told_of_a_commit_has_nothing_left_to_save() {
         let report = fleet.stop("a").await;
         assert_eq!(report.is_clean(), told, "{report}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_of_another_epoch_or_partition_does_not_count() {
+    let (mut fleet, store, context, events) = three_are_finished().await;
+    let saved = store.save(context.group(), &context.save_request(&events[1])).await.unwrap();
+    let Save::Saved(checkpoint) = saved else { panic!("{saved:?}") };
+    let of_an_earlier_owner =
+        Checkpoint { position: Position::of(&events[2]), epoch: ephor::Epoch::NONE, ..checkpoint.clone() };
+    context.checkpoint_committed(&of_an_earlier_owner);
+    assert_eq!(context.last_checkpoint(), None, "of another epoch");
+    // Only another partition has come that far.
+    let mut ahead = events[2].clone();
+    ahead.sequence = SequenceNumber(7);
+    let of_another_partition = Checkpoint { position: Position::of(&ahead), ..checkpoint.clone() };
+    context.checkpoint_committed(&of_another_partition);
+    assert_eq!(context.last_checkpoint(), None, "of another partition");
+    context.checkpoint_committed(&checkpoint);
+    assert_eq!(context.last_checkpoint(), Some(checkpoint));
+    let report = fleet.stop("a").await;
+    assert_eq!(report.unsettled, [P0], "{report}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ async fn a_deferred_checkpoint_whose_write_panics_is_reported_and_written_all_th
         context.checkpoint().await?;
         Ok(())
     });
-    let checkpoint = CheckpointPolicy::by_hand().spaced(millis(100));
+    let checkpoint = CheckpointPolicy::manual().spaced(millis(100));
     let options = EventProcessorOptions { checkpoint, max_batch_size: 1, ..ledger.options() };
     start(&mut fleet, "a", options, &scribe).await;
     send(&fleet, P0, 1);

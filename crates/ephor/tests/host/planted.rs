@@ -82,20 +82,20 @@ async fn asks_in_the_owners_record_overwrite_each_other_and_end_in_theft() {
         let changes = fleet.admin().history(None, 1_000).await.unwrap();
         let handed = changes.iter().filter(|change| change.reason == ChangeReason::HandedOver).count();
         assert!(handed > 0, "an ask that nothing overwrites is heard");
-        assert_eq!(claims(&fleet, ClaimCause::Silent).await > 0, stolen, "{changes:?}");
+        assert_eq!(claims(&fleet, ClaimCause::Unresponsive).await > 0, stolen, "{changes:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_share_of_who_cannot_serve_leaves_partitions_to_nobody() {
-    for (the_unfit_do_not_count, share) in [(true, 4), (false, 2)] {
+    for (unhealthy_hosts_do_not_count, share) in [(true, 4), (false, 2)] {
         let mut fleet = TestFleet::new(4).unwrap();
-        let rules = Rules { the_unfit_do_not_count, ..Rules::default() };
+        let rules = Rules { unhealthy_hosts_do_not_count, ..Rules::default() };
         let bad = Recorder::scripted(|_, call| async move {
             if call == Call::Open { Err("no disk".into()) } else { Ok(()) }
         });
         start(&mut fleet, "bad", rules, &bad).await;
-        fleet.until("unfit", || fleet.snapshot("bad").state == HostState::Unfit).await.unwrap();
+        fleet.until("unhealthy", || fleet.snapshot("bad").state == HostState::Unhealthy).await.unwrap();
         start(&mut fleet, "good", rules, &Recorder::new()).await;
         fleet.until("a scan", || fleet.snapshot("good").scans > 0).await.unwrap();
         assert_eq!(fleet.snapshot("good").share, share);

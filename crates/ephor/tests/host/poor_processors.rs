@@ -10,12 +10,12 @@ use crate::common::ledger::{Ledger, What};
 use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
 use ephor::{
     Backoff, BoxError, CheckpointPolicy, CloseReason, Event, EventProcessor, EventProcessorOptions,
-    FailurePolicy, Lag, PartitionContext, PartitionError, PartitionSnapshot, Stage,
+    FailurePolicy, Lag, PartitionContext, PartitionError, PartitionSnapshot, PumpState,
 };
 use ephor_testkit::TestFleet;
 
 fn every_second() -> Backoff {
-    Backoff { first: seconds(1), most: seconds(1) }
+    Backoff { first: seconds(1), max: seconds(1) }
 }
 
 fn owned(fleet: &TestFleet) -> PartitionSnapshot {
@@ -48,7 +48,7 @@ async fn a_policy_that_skips_skips_an_event_whose_call_always_hangs_and_the_othe
         "partition 0: event 2 is skipped after 3 attempts: it did not return within 2s and was given up";
     assert_eq!(skipped, [said]);
     assert_eq!(ledger.closings(P0), [], "and the partition was not given away");
-    assert_eq!((owned(&fleet).stage, owned(&fleet).failing.is_none()), (Stage::Running, true));
+    assert_eq!((owned(&fleet).state, owned(&fleet).failing.is_none()), (PumpState::Running, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,10 +61,10 @@ async fn a_batch_that_only_works_in_pieces_is_over_its_failure_with_the_first_pi
     send(&fleet, P0, 3);
     start(&mut fleet, "a", EventProcessorOptions { failure, ..ledger.options() }, &one_at_a_time).await;
     fleet.until("fails", || ledger.delivered(P0) == events(0, 2)).await.unwrap();
-    assert_eq!((owned(&fleet).stage, owned(&fleet).failing.unwrap().attempts), (Stage::Failing, 1));
+    assert_eq!((owned(&fleet).state, owned(&fleet).failing.unwrap().attempts), (PumpState::Failing, 1));
     fleet.until_caught_up().await.unwrap();
     assert_eq!(ledger.finished(P0), events(0, 2));
-    assert_eq!((owned(&fleet).stage, owned(&fleet).failing.is_none()), (Stage::Running, true));
+    assert_eq!((owned(&fleet).state, owned(&fleet).failing.is_none()), (PumpState::Running, true));
 }
 
 /// Panics while a future is created, before it could be polled; each this many times.
@@ -208,7 +208,7 @@ async fn a_pause_saves_what_a_policy_would_have_saved_later_and_nothing_else() {
         (CheckpointPolicy::every(seconds(60)), vec![2]),
         (CheckpointPolicy::every_events(100), vec![2]),
         (CheckpointPolicy::default(), vec![]),
-        (CheckpointPolicy::by_hand(), vec![]),
+        (CheckpointPolicy::manual(), vec![]),
     ];
     for (checkpoint, saved) in policies {
         let (mut fleet, ledger) = Ledger::with_fleet(1);
@@ -219,7 +219,7 @@ async fn a_pause_saves_what_a_policy_would_have_saved_later_and_nothing_else() {
         assert_eq!(ledger.saved(P0), []);
         fleet.host("a").pause(P0);
         fleet.pass(millis(100)).await;
-        assert_eq!((owned(&fleet).stage, ledger.saved(P0)), (Stage::Paused, saved), "{checkpoint:?}");
+        assert_eq!((owned(&fleet).state, ledger.saved(P0)), (PumpState::Paused, saved), "{checkpoint:?}");
     }
 }
 
@@ -233,13 +233,13 @@ async fn the_lag_of_a_paused_partition_goes_on_growing() {
     for behind in [5, 10, 15] {
         send(&fleet, P0, 5);
         fleet.pass(seconds(16)).await;
-        assert_eq!((owned(&fleet).stage, owned(&fleet).lag.events), (Stage::Paused, behind));
+        assert_eq!((owned(&fleet).state, owned(&fleet).lag.events), (PumpState::Paused, behind));
     }
     assert!(owned(&fleet).lag.seconds() >= 32.0, "{:?}", owned(&fleet).lag);
     assert_eq!(fleet.snapshot("a").statistics.lag_events, 15);
     fleet.host("a").resume(P0);
     fleet.until_caught_up().await.unwrap();
-    assert_eq!((owned(&fleet).stage, owned(&fleet).lag), (Stage::Running, Lag::default()));
+    assert_eq!((owned(&fleet).state, owned(&fleet).lag), (PumpState::Running, Lag::default()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,7 +261,7 @@ async fn a_batch_that_fails_shows_in_the_snapshot_until_it_works_and_so_does_the
     for behind in [6, 11] {
         send(&fleet, P0, 5);
         fleet.pass(seconds(16)).await;
-        assert_eq!((owned(&fleet).stage, owned(&fleet).lag.events), (Stage::Failing, behind));
+        assert_eq!((owned(&fleet).state, owned(&fleet).lag.events), (PumpState::Failing, behind));
     }
     let failing = owned(&fleet).failing.unwrap();
     assert!(failing.attempts >= 32, "{failing:?}");
@@ -269,7 +269,7 @@ async fn a_batch_that_fails_shows_in_the_snapshot_until_it_works_and_so_does_the
     broken.store(false, Ordering::SeqCst);
     fleet.until_caught_up().await.unwrap();
     let well = owned(&fleet);
-    assert_eq!((well.stage, well.failing.is_none(), well.lag), (Stage::Running, true, Lag::default()));
+    assert_eq!((well.state, well.failing.is_none(), well.lag), (PumpState::Running, true, Lag::default()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,5 +281,5 @@ async fn the_lag_goes_on_growing_during_a_long_call() {
     fleet.pass(seconds(1)).await;
     send(&fleet, P0, 5);
     fleet.pass(seconds(40)).await;
-    assert_eq!((owned(&fleet).stage, owned(&fleet).lag.events), (Stage::Running, 6));
+    assert_eq!((owned(&fleet).state, owned(&fleet).lag.events), (PumpState::Running, 6));
 }

@@ -12,7 +12,7 @@ use ephor_testkit::TestFleet;
 fn beginning(ledger: &Ledger, position: StartPosition) -> EventProcessorOptions {
     EventProcessorOptions {
         initial_position: position.into(),
-        checkpoint: CheckpointPolicy::by_hand(),
+        checkpoint: CheckpointPolicy::manual(),
         ..ledger.options()
     }
 }

@@ -10,7 +10,9 @@ use crate::lost_ground::save_by_other_means;
 use crate::recorder::{Call, Recorder, sleep};
 use ephor::environment::TaskHandle;
 use ephor::memory::MemoryStore;
-use ephor::{CheckpointPolicy, EventProcessorOptions, EventSource, OnInvalidPosition, Stage, StartPosition};
+use ephor::{
+    CheckpointPolicy, EventProcessorOptions, EventSource, OnInvalidPosition, PumpState, StartPosition,
+};
 use ephor_core::checkpoint::Position;
 use ephor_testkit::TestFleet;
 
@@ -90,7 +92,8 @@ async fn what_is_missing_in_the_middle_of_a_batch_is_told_before_what_follows() 
     until_finished(&fleet, &ledger, P0, 9).await;
     assert_eq!(ledger.delivered(P0), [0, 1, 2, 7, 8, 9]);
     let reports = lost_ground(&ledger);
-    let words = "4 events are gone: reading should go on at 3, and the oldest event kept is 7";
+    let words = "4 events are gone (removed, damaged, or their numbers were never used): \
+                 reading should go on at 3, and the next event is 7";
     assert!(reports.len() == 1 && reports[0].contains(words), "{reports:?}");
 }
 
@@ -110,17 +113,26 @@ async fn an_end_that_lags_behind_the_receivers_does_not_lead_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn numbers_that_were_passed_over_lead_to_the_end_once_where_that_is_wanted() {
-    let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Latest).await;
+async fn no_event_is_skipped_at_numbers_that_were_passed_over() {
+    let (mut fleet, ledger) = ten_are_finished(OnInvalidPosition::Latest).await;
     fleet.hub().lose_power(|_| 4);
     send(&fleet, P0, 3);
-    fleet.pass(seconds(30)).await;
-    assert_eq!(ledger.delivered(P0), [0_u64; 0]);
+    until_finished(&fleet, &ledger, P0, 16).await;
+    assert_eq!(ledger.delivered(P0), events(14, 16), "the position lies inside the log");
     let reports = lost_ground(&ledger);
     assert!(reports.len() == 1 && reports[0].contains("4 events are gone"), "{reports:?}");
-    send(&fleet, P0, 2);
-    until_finished(&fleet, &ledger, P0, 18).await;
-    assert_eq!(ledger.delivered(P0), events(17, 18));
+    assert!(reports[0].ends_with("; reading goes on at 14"), "{reports:?}");
+    // Neither by whoever comes next.
+    fleet.pass(seconds(1)).await;
+    fleet.kill("a");
+    fleet.hub().lose_power(|_| 2);
+    send(&fleet, P0, 1);
+    let options =
+        EventProcessorOptions { on_invalid_position: OnInvalidPosition::Latest, ..ledger.options() };
+    ledger.clear();
+    start(&mut fleet, "b", options, &ledger.scribe()).await;
+    until_finished(&fleet, &ledger, P0, 19).await;
+    assert_eq!(ledger.delivered(P0), [19]);
     assert_eq!(lost_ground(&ledger).len(), 1);
 }
 
@@ -168,15 +180,16 @@ async fn whoever_wants_to_stand_still_does_so_only_on_proof() {
     let stop = EventProcessorOptions { on_invalid_position: OnInvalidPosition::Stop, ..ledger.options() };
     start(&mut fleet, "a", stop, &ledger.scribe()).await;
     fleet.pass(seconds(1)).await;
-    assert_ne!(fleet.snapshot("a").partitions[0].stage, Stage::Halted);
+    assert_ne!(fleet.snapshot("a").partitions[0].state, PumpState::Halted);
     fleet.pass(seconds(60)).await;
-    assert_eq!(fleet.snapshot("a").partitions[0].stage, Stage::Halted);
+    assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Halted);
     assert_eq!(ledger.reports("Halted").len(), 1);
     assert_eq!(stored_sequence(&fleet, P0).await, Some(100), "a person decides");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_save_in_flight_does_not_land_behind_a_rewind() {
+/// A host that begins to save, and then rewinds. Returns the position that is stored in the end, and the first
+/// event that is delivered after the rewind.
+async fn rewound_while_saving(trouble: Trouble) -> (Option<Position>, u64) {
     let fleet = TestFleet::new(1).unwrap();
     let store = TroubledStore::new(Arc::new(MemoryStore::new(fleet.environment())));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
@@ -186,7 +199,7 @@ async fn a_save_in_flight_does_not_land_behind_a_rewind() {
         let rewinds = matches!(&call, Call::Error(text) if text.contains("the log ends before"));
         if rewinds {
             // What the processor has begun to save when it hears that it will begin again.
-            store.trouble_times(Op::Save, Trouble::LandsAfter(seconds(2)), 1);
+            store.trouble_times(Op::Save, trouble, 1);
             let save = Box::pin(async move { drop(context.checkpoint().await) });
             tasks.lock().unwrap().push(environment.spawn(save));
         }
@@ -201,7 +214,7 @@ async fn a_save_in_flight_does_not_land_behind_a_rewind() {
         }
     });
     let options =
-        EventProcessorOptions { checkpoint: CheckpointPolicy::by_hand(), ..EventProcessorOptions::default() };
+        EventProcessorOptions { checkpoint: CheckpointPolicy::manual(), ..EventProcessorOptions::default() };
     send(&fleet, P0, 5);
     fleet.start("a", |host| host.options(options).processor(recorder.make())).await.unwrap();
     fleet.until("five are finished", || recorder.finished(0).len() == 5).await.unwrap();
@@ -212,8 +225,21 @@ async fn a_save_in_flight_does_not_land_behind_a_rewind() {
     fleet.hub().disconnect(P0).unwrap();
     fleet.until("it begins again", || recorder.delivered(0).len() > 10).await.unwrap();
     fleet.pass(seconds(10)).await;
-    assert_eq!(recorder.delivered(0)[10], 0);
-    let position = stored(&fleet, P0).await.map(|stored| stored.position);
+    (stored(&fleet, P0).await.map(|stored| stored.position), recorder.delivered(0)[10])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_in_flight_does_not_land_behind_a_rewind() {
+    let (position, delivered) = rewound_while_saving(Trouble::LandsAfter(seconds(2))).await;
+    assert_eq!(delivered, 0);
+    let begins_again = Position::Start(StartPosition::Earliest);
+    assert_eq!(position, Some(begins_again), "whoever comes next begins again, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_save_that_timed_out_does_not_land_behind_a_rewind() {
+    let (position, delivered) = rewound_while_saving(Trouble::LandsUnheardAfter(seconds(7))).await;
+    assert_eq!(delivered, 0);
     let begins_again = Position::Start(StartPosition::Earliest);
     assert_eq!(position, Some(begins_again), "whoever comes next begins again, too");
 }

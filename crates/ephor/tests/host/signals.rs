@@ -25,7 +25,8 @@ fn run_as_a_second_process() {
     runtime.block_on(async {
         let hub = MemoryHub::new("homes", 1).unwrap();
         hub.send_with_key("home-7", "door").unwrap();
-        let (endless, blocks) = (processor == "endless", processor == "blocking");
+        let (endless, blocks) = (processor == "endless", processor.starts_with("blocking"));
+        let within = if processor == "blocking, with little time" { RETRY } else { HOUR };
         let host = EventProcessorHost::builder(hub, MemoryStore::default())
             .for_each_event(move |_, _| async move {
                 println!("processing");
@@ -38,7 +39,7 @@ fn run_as_a_second_process() {
                 Ok(())
             })
             .unwrap();
-        let report = host.run_until_signal(HOUR).await.unwrap();
+        let report = host.run_until_signal(within).await.unwrap();
         println!("drained {}, lost on the way {}", report.drained.len(), report.lost.len());
         assert!(host.snapshot().is_none());
     });
@@ -109,5 +110,23 @@ fn a_further_signal_ends_a_process_whose_thread_is_blocked() {
     // Only if it still runs.
     let _ = child.kill();
     // 128 and the number of the signal, as shells say it.
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn a_signal_after_the_stop_ends_a_process_whose_thread_is_blocked() {
+    let (mut child, mut output) = start("blocking, with little time");
+    send("TERM", &child);
+    // The time of the stop passes, and the runtime cannot end.
+    read_until("drained 0", &mut output);
+    send("TERM", &child);
+    for _ in 0..MAX_RETRIES {
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        std::thread::sleep(RETRY);
+    }
+    // Only if it still runs.
+    let _ = child.kill();
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }

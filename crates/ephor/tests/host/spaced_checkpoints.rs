@@ -12,8 +12,8 @@ use ephor_testkit::TestFleet;
 const SPACING: Duration = Duration::from_millis(100);
 
 /// One event at a time, with checkpoints by hand.
-fn by_hand(ledger: &Ledger) -> EventProcessorOptions {
-    let checkpoint = CheckpointPolicy::by_hand().spaced(SPACING);
+fn manual(ledger: &Ledger) -> EventProcessorOptions {
+    let checkpoint = CheckpointPolicy::manual().spaced(SPACING);
     EventProcessorOptions { checkpoint, max_batch_size: 1, ..ledger.options() }
 }
 
@@ -42,7 +42,7 @@ async fn checkpoints_for_every_event_cost_the_store_no_more_than_their_rate_and_
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     let (scribe, answers) = eager(&fleet, &ledger, millis(3));
     send(&fleet, P0, 1_000);
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     until_finished(&fleet, &ledger, P0, 999).await;
     fleet.pass(SPACING).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(999));
@@ -62,7 +62,7 @@ async fn checkpoints_far_apart_are_written_by_whoever_asks() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     let (scribe, answers) = eager(&fleet, &ledger, millis(150));
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     assert_eq!(ledger.saved(P0), events(0, 9));
     assert!(answers.lock().unwrap().iter().all(|answer| matches!(answer, Checkpointed::Saved(_))));
@@ -87,7 +87,7 @@ async fn a_policy_is_spaced_out_too() {
 async fn what_waits_is_written_before_the_partition_is_released() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     let (scribe, _) = eager(&fleet, &ledger, millis(1));
-    let mut options = by_hand(&ledger);
+    let mut options = manual(&ledger);
     options.checkpoint.spacing = seconds(3_600);
     send(&fleet, P0, 10);
     start(&mut fleet, "a", options, &scribe).await;
@@ -106,7 +106,7 @@ async fn what_waits_is_written_although_close_failed() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     let (scribe, _) = eager(&fleet, &ledger, millis(1));
     let scribe = scribe.closing(|_, _| async { Err("the sink is gone".into()) });
-    let mut options = by_hand(&ledger);
+    let mut options = manual(&ledger);
     options.checkpoint.spacing = seconds(3_600);
     send(&fleet, P0, 10);
     start(&mut fleet, "a", options, &scribe).await;
@@ -125,7 +125,7 @@ async fn what_waits_is_written_while_a_long_call_goes_on() {
         std::future::pending().await
     });
     send(&fleet, P0, 10);
-    let options = EventProcessorOptions { max_batch_size: 10, ..by_hand(&ledger) };
+    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&ledger) };
     start(&mut fleet, "a", options, &scribe).await;
     fleet.until("the first is not written", || ledger.saved(P0) == [0]).await.unwrap();
     fleet.pass(SPACING * 2).await;
@@ -142,7 +142,7 @@ async fn who_asks_for_less_than_what_waits_takes_nothing_back() {
         std::future::pending().await
     });
     send(&fleet, P0, 10);
-    let options = EventProcessorOptions { max_batch_size: 10, ..by_hand(&ledger) };
+    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&ledger) };
     start(&mut fleet, "a", options, &scribe).await;
     fleet.until("the first is not written", || ledger.saved(P0) == [0]).await.unwrap();
     fleet.pass(SPACING * 3).await;
@@ -161,7 +161,7 @@ async fn flush_writes_what_waits_now() {
         std::future::pending().await
     });
     send(&fleet, P0, 10);
-    let options = EventProcessorOptions { max_batch_size: 10, ..by_hand(&ledger) };
+    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&ledger) };
     start(&mut fleet, "a", options, &scribe).await;
     fleet.until("no flush", || ledger.saved(P0).len() == 2).await.unwrap();
     assert_eq!(ledger.saved(P0), [0, 4]);
@@ -174,7 +174,7 @@ async fn flush_writes_what_waits_now() {
 async fn who_dies_before_its_turn_repeats_what_waited() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     let (scribe, _) = eager(&fleet, &ledger, millis(1));
-    let mut options = by_hand(&ledger);
+    let mut options = manual(&ledger);
     options.checkpoint.spacing = seconds(3_600);
     send(&fleet, P0, 10);
     start(&mut fleet, "a", options, &scribe).await;
@@ -182,7 +182,7 @@ async fn who_dies_before_its_turn_repeats_what_waited() {
     fleet.kill("a");
     fleet.pass(seconds(7_200)).await;
     assert_eq!(ledger.saved(P0), [0], "the dead write nothing");
-    start(&mut fleet, "b", by_hand(&ledger), &ledger.scribe()).await;
+    start(&mut fleet, "b", manual(&ledger), &ledger.scribe()).await;
     fleet.until("b got less", || ledger.delivered_to("b", P0) == events(1, 9)).await.unwrap();
 }
 
@@ -194,7 +194,7 @@ async fn what_could_not_be_written_in_its_turn_is_tried_again() {
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     let (scribe, _) = eager(&fleet, &ledger, millis(1));
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", by_hand(&ledger), &scribe).await;
+    start(&mut fleet, "a", manual(&ledger), &scribe).await;
     fleet.until("the first is not written", || ledger.saved(P0) == [0]).await.unwrap();
     store.trouble(Op::Save, Trouble::Fails);
     until_finished(&fleet, &ledger, P0, 9).await;

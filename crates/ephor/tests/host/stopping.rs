@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::recorder::{Call, Recorder, sleep};
 use ephor::{
-    CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId, Stage, StopReport,
+    CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId, PumpState, StopReport,
 };
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
@@ -293,7 +293,10 @@ async fn a_host_that_is_dropped_releases_nothing_and_its_tasks_end() {
     let began = Instant::now();
     fleet.start("b", |host| host.for_each_event(|_, _| async { Ok(()) })).await.unwrap();
     let taken = |snapshot: ephor::HostSnapshot| {
-        snapshot.partitions.first().is_some_and(|owned| owned.epoch > before && owned.stage == Stage::Running)
+        snapshot
+            .partitions
+            .first()
+            .is_some_and(|owned| owned.epoch > before && owned.state == PumpState::Running)
     };
     fleet.until("taken over", || taken(fleet.snapshot("b"))).await.unwrap();
     assert!((SECOND * 15..SECOND * 45).contains(&began.elapsed()), "{:?}", began.elapsed());

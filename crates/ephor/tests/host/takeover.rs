@@ -8,7 +8,7 @@ use crate::common::ledger::{P0, events, millis, seconds, send, start, start_with
 use ephor::environment::TaskHandle;
 use ephor::{
     CloseReason, Epoch, EventSource, HostId, HostState, HostStatistics, Monotonic, PartitionId,
-    PartitionManagerOptions, Receiver, Stage, StartPosition,
+    PartitionManagerOptions, PumpState, Receiver, StartPosition,
 };
 use ephor_core::history::ChangeReason;
 use ephor_core::host_record::HostRecord;
@@ -91,7 +91,7 @@ async fn an_owner_that_never_answers_is_robbed_and_its_time_is_waited_out() {
     fleet.pass(seconds(3)).await;
     let asked = ledger.now();
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
-    let stolen = |what: &What| *what == What::Changed(ChangeReason::Claimed(ClaimCause::Silent));
+    let stolen = |what: &What| *what == What::Changed(ChangeReason::Claimed(ClaimCause::Unresponsive));
     fleet.until("nothing is stolen", || ledger.first(|e| stolen(&e.what)).is_some()).await.unwrap();
     let theft = ledger.first(|entry| stolen(&entry.what)).unwrap();
     let waited = theft.at.since(asked);
@@ -99,12 +99,12 @@ async fn an_owner_that_never_answers_is_robbed_and_its_time_is_waited_out() {
     assert_eq!(theft.epoch, Epoch::from_stored(2), "in a higher epoch");
     fleet.pass(millis(10)).await;
     let owned = &fleet.snapshot("a").partitions[0];
-    assert_eq!((owned.partition, owned.stage), (theft.partition, Stage::Waiting));
+    assert_eq!((owned.partition, owned.state), (theft.partition, PumpState::Waiting));
     until_finished(&fleet, &ledger, theft.partition, 4).await;
     let first = ledger.first(|entry| matches!(entry.what, What::Delivered(_))).unwrap();
-    let quiet = first.at.since(silent.last_renewed(theft.partition));
-    assert!(quiet >= seconds(30), "delivered {quiet:?} after the victim's last renewal");
-    assert!(quiet < seconds(31), "{quiet:?}");
+    let delay = first.at.since(silent.last_renewed(theft.partition));
+    assert!(delay >= seconds(30), "delivered {delay:?} after the victim's last renewal");
+    assert!(delay < seconds(31), "{delay:?}");
     fleet.pass(seconds(120)).await;
     let thefts = ledger.entries().into_iter().filter(|entry| stolen(&entry.what)).count();
     assert_eq!(thefts, 1, "each has its share now, and nothing more is stolen");

@@ -31,7 +31,7 @@ fn options(recorder: &Recorder) -> EventProcessorOptions {
     EventProcessorOptions {
         process_timeout: Some(SECOND * 10),
         on_error: recorder.on_error(),
-        failure: FailurePolicy::Retry(Backoff { first: SECOND, most: SECOND }),
+        failure: FailurePolicy::Retry(Backoff { first: SECOND, max: SECOND }),
         ..EventProcessorOptions::default()
     }
 }

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use ephor_core::event::NewEvent;
 use ephor_wire::batch::{Packer, Push, Refused};
 
-use crate::line::Outgoing;
+use crate::connection::Outgoing;
 
 /// The maximum number of messages that are being filled.
-const MOST_OPEN: usize = 1_000;
+const MAX_OPEN_MESSAGES: usize = 1_000;
 
 /// The maximum total size of all of them, in full messages.
-const MOST_FULL: usize = 4;
+const MAX_FULL_MESSAGES: usize = 4;
 
 type Key = Option<Arc<str>>;
 
@@ -73,7 +73,8 @@ impl Batches {
             let _added = open.packer.push(event)?;
         }
         self.bytes = self.bytes - before + open.packer.size();
-        let too_much = self.open.len() > MOST_OPEN || self.bytes > MOST_FULL.saturating_mul(limit);
+        let too_much =
+            self.open.len() > MAX_OPEN_MESSAGES || self.bytes > MAX_FULL_MESSAGES.saturating_mul(limit);
         Ok(if full.is_none() && too_much { self.take_largest() } else { full })
     }
 
@@ -120,7 +121,7 @@ mod tests {
         for index in 0..count {
             let key = Some(Arc::from((index % keys).to_string()));
             sent.extend(batches.push(index, key, &NewEvent::new(vec![0; size])).unwrap());
-            assert!(batches.open.len() <= MOST_OPEN && batches.bytes <= MOST_FULL * limit);
+            assert!(batches.open.len() <= MAX_OPEN_MESSAGES && batches.bytes <= MAX_FULL_MESSAGES * limit);
             assert_eq!(batches.bytes, batches.open.values().map(|open| open.packer.size()).sum::<usize>());
         }
         (sent, batches)

@@ -18,7 +18,7 @@ use ephor_wire::address::Address;
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
 use crate::client::Shared;
-use crate::line::Outgoing;
+use crate::connection::Outgoing;
 use batches::{Batches, Ready};
 use sender::{Job, Sender};
 
@@ -27,13 +27,13 @@ pub use error::{SendError, SendFailure};
 /// The default number of messages of one link that the hub has not answered yet.
 pub const DEFAULT_IN_FLIGHT: usize = 64;
 /// The maximum number of such messages. More would only take memory.
-pub const MOST_IN_FLIGHT: usize = 1_024;
+pub const MAX_IN_FLIGHT: usize = 1_024;
 
 /// Options of a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProducerOptions {
     /// The maximum number of messages in flight on one link: [`DEFAULT_IN_FLIGHT`]; at least 1, at most
-    /// [`MOST_IN_FLIGHT`].
+    /// [`MAX_IN_FLIGHT`].
     ///
     /// It matters to callers that send before an earlier send has returned. Their messages are stored in the
     /// order in which they were begun, also when a connection is lost; but if the hub refuses one
@@ -89,7 +89,7 @@ type Turn = OwnedMutexGuard<()>;
 
 impl Producer {
     pub(crate) fn new(shared: Arc<Shared>, options: ProducerOptions) -> Self {
-        let options = ProducerOptions { in_flight: options.in_flight.clamp(1, MOST_IN_FLIGHT) };
+        let options = ProducerOptions { in_flight: options.in_flight.clamp(1, MAX_IN_FLIGHT) };
         Self(Arc::new(Inner { shared, options, links: Mutex::new(BTreeMap::new()) }))
     }
 

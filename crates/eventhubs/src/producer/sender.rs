@@ -11,8 +11,9 @@
 //!   a new link helps  messages that it stored are not sent again
 //! ```
 //!
-//! The deadline of an answer is extended whenever another answer arrives: a slow connection is no reason to
-//! give up.
+//! The deadline of an answer is extended whenever another answer arrives on the connection, or bytes of a
+//! message are written: a slow connection is no reason to give up. Only a connection that answers nothing is
+//! abandoned.
 //!
 //! After a failure the first message is sent alone, so that each attempt can bring at least one message
 //! further.
@@ -26,12 +27,12 @@ use ephor_core::panics;
 use ephor_wire::address::Address;
 use ephor_wire::condition::Class;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::error::SendFailure;
 use crate::client::Shared;
+use crate::connection::{Command, ConnectionHandle, Deadline, LinkKey, Outgoing};
 use crate::failure::Failure;
-use crate::line::{Command, Key, Line, Outgoing};
 
 /// A request to a sender task.
 pub(super) enum Job {
@@ -46,7 +47,7 @@ struct Pending {
     /// The number of failed attempts.
     attempts: u32,
     /// Set while the message is in flight: its answer, and the deadline for it.
-    outcome: Option<(oneshot::Receiver<Result<(), Failure>>, Instant)>,
+    outcome: Option<(oneshot::Receiver<Result<(), Failure>>, Deadline)>,
 }
 
 /// The messages for which a failure counts as an attempt.
@@ -60,14 +61,14 @@ enum Concerns {
 
 /// The current link. Dropping it releases it.
 struct Link {
-    line: Arc<Line>,
-    key: Key,
+    connection: Arc<ConnectionHandle>,
+    key: LinkKey,
     limit: usize,
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.line.release(self.key);
+        self.connection.release(self.key);
     }
 }
 
@@ -117,8 +118,8 @@ impl Sender {
             if self.link.is_none() {
                 match self.attach().await {
                     Ok(link) => self.link = Some(link),
-                    Err((failure, line)) => {
-                        self.after(&failure, Concerns::All, &line).await;
+                    Err((failure, connection)) => {
+                        self.after(&failure, Concerns::All, &connection).await;
                         continue;
                     }
                 }
@@ -140,16 +141,16 @@ impl Sender {
     }
 
     /// On failure, also returns the connection on which it failed.
-    async fn attach(&self) -> Result<Link, (Failure, Arc<Line>)> {
-        let line = self.shared.line(self.partition);
-        let key = Key::new();
+    async fn attach(&self) -> Result<Link, (Failure, Arc<ConnectionHandle>)> {
+        let connection = self.shared.connection(self.partition);
+        let key = LinkKey::new();
         let (opened, answer) = oneshot::channel();
         // Released if this future is dropped, or if the hub refuses the link.
-        let mut link = Link { line, key, limit: 0 };
-        link.line.post(Command::Attach { key, address: self.address.clone(), opened });
-        link.limit = match self.shared.answer(&link.line, answer).await {
+        let mut link = Link { connection, key, limit: 0 };
+        link.connection.post(Command::Attach { key, address: self.address.clone(), opened });
+        link.limit = match self.shared.answer(&link.connection, answer).await {
             Ok(limit) => limit,
-            Err(failure) => return Err((failure, link.line.clone())),
+            Err(failure) => return Err((failure, link.connection.clone())),
         };
         self.limit.store(link.limit, Ordering::Relaxed);
         Ok(link)
@@ -158,14 +159,14 @@ impl Sender {
     /// Posts unsent messages to the connection, and answers limit requests.
     fn hand_over(&mut self) {
         let Some(link) = &self.link else { return };
-        let deadline = Instant::now() + self.shared.options.answer_time;
-        let most = if self.failures > 0 { 1 } else { self.in_flight };
+        let max = if self.failures > 0 { 1 } else { self.in_flight };
         let mut index = 0;
-        while let Some(pending) = self.pending.get_mut(index).filter(|_| index < most) {
+        while let Some(pending) = self.pending.get_mut(index).filter(|_| index < max) {
             if let Job::Send(message, _) = &pending.job {
                 if pending.outcome.is_none() {
                     let (reply, outcome) = oneshot::channel();
-                    link.line.post(Command::Send { key: link.key, message: message.clone(), reply });
+                    link.connection.post(Command::Send { key: link.key, message: message.clone(), reply });
+                    let deadline = Deadline::new(self.shared.options.answer_time, link.connection.traffic());
                     pending.outcome = Some((outcome, deadline));
                 }
                 index += 1;
@@ -177,52 +178,68 @@ impl Sender {
 
     /// Handles the answer for the first message.
     async fn on_outcome(&mut self, outcome: Option<Result<(), Failure>>) {
-        let Some(line) = self.link.as_ref().map(|link| link.line.clone()) else { return };
+        let Some(connection) = self.link.as_ref().map(|link| link.connection.clone()) else { return };
         let failure = match outcome {
             Some(Ok(())) => {
                 self.failures = 0;
                 self.answer_first(Ok(()));
-                return self.extend_first();
+                return self.extend_first(&connection);
             }
             Some(Err(failure)) => failure,
-            None => {
-                let why = format!("the hub did not answer within {:?}", self.shared.options.answer_time);
-                line.condemn(&why);
-                Failure::lost(why)
-            }
+            None => match self.late(&connection) {
+                Some(failure) => failure,
+                None => return,
+            },
         };
         match failure.class() {
             Class::GiveUp => {
                 let attempts = self.pending.front().map_or(0, |first| first.attempts) + 1;
                 self.answer_first(Err(SendFailure::of(&failure, attempts, true)));
                 // The connection may be the reason: the others go over the next one.
-                if line.is_over() {
+                if connection.is_over() {
                     self.link = None;
                     self.take_stored();
                 }
-                self.extend_first();
+                self.extend_first(&connection);
             }
             Class::Retry => {
                 if let Some(first) = self.pending.front_mut() {
                     first.outcome = None;
                 }
-                self.await_others().await;
-                self.after(&failure, Concerns::First, &line).await;
+                self.await_others(&connection).await;
+                self.after(&failure, Concerns::First, &connection).await;
             }
             Class::Reopen if matches!(failure, Failure::Refused(_)) => {
                 if let Some(first) = self.pending.front_mut() {
                     first.outcome = None;
                 }
-                self.await_others().await;
+                self.await_others(&connection).await;
                 self.link = None;
-                self.after(&failure, Concerns::First, &line).await;
+                self.after(&failure, Concerns::First, &connection).await;
             }
             Class::Reopen => {
                 self.link = None;
                 self.take_stored();
-                self.after(&failure, Concerns::First, &line).await;
+                self.after(&failure, Concerns::First, &connection).await;
             }
         }
+    }
+
+    /// The deadline of the first message has passed; none if it was extended.
+    fn late(&mut self, connection: &ConnectionHandle) -> Option<Failure> {
+        let (_, deadline) = self.pending.front_mut()?.outcome.as_mut()?;
+        if deadline.extend(connection.traffic()) {
+            return None;
+        }
+        let why = format!(
+            "the hub did not answer within {:?} (answer_time); on a slow connection send smaller batches or raise \
+             answer_time",
+            self.shared.options.answer_time
+        );
+        if !deadline.others_are_answered() {
+            connection.abandon(&why);
+        }
+        Some(Failure::lost(why))
     }
 
     fn answer_first(&mut self, answer: Result<(), SendFailure>) {
@@ -232,25 +249,29 @@ impl Sender {
     }
 
     /// An answer has arrived: extend the deadline of the next one as if it were sent now.
-    fn extend_first(&mut self) {
-        let extended = Instant::now() + self.shared.options.answer_time;
+    fn extend_first(&mut self, connection: &ConnectionHandle) {
         if let Some(Pending { outcome: Some((_, deadline)), .. }) = self.pending.front_mut() {
-            *deadline = extended.max(*deadline);
+            *deadline = Deadline::new(self.shared.options.answer_time, connection.traffic());
         }
     }
 
     /// Waits for the answers to all messages in flight, so that those that are sent again come after them, in
     /// order. If the link is gone, the answers are ready immediately.
-    async fn await_others(&mut self) {
-        // An answer has just arrived.
-        let mut extended = Instant::now() + self.shared.options.answer_time;
+    async fn await_others(&mut self, connection: &ConnectionHandle) {
+        let mut gave_up = false;
         for pending in &mut self.pending {
-            let Some((mut outcome, deadline)) = pending.outcome.take() else { continue };
-            let answer = timeout_at(deadline.max(extended), &mut outcome).await;
-            if answer.is_ok() {
-                extended = Instant::now() + self.shared.options.answer_time;
-            }
-            if matches!(answer, Ok(Ok(Ok(())))) {
+            let Some((mut outcome, _)) = pending.outcome.take() else { continue };
+            let stored = match gave_up {
+                true => matches!(outcome.try_recv(), Ok(Ok(()))),
+                false => {
+                    // An answer has just arrived.
+                    let mut deadline = Deadline::new(self.shared.options.answer_time, connection.traffic());
+                    let answer = deadline.wait(connection.traffic(), outcome).await;
+                    gave_up = answer.is_none();
+                    matches!(answer, Some(Ok(Ok(()))))
+                }
+            };
+            if stored {
                 answer_stored(pending);
             }
         }
@@ -270,17 +291,17 @@ impl Sender {
     }
 
     /// Counts the failure, fails the jobs that are out of attempts, and waits for the backoff.
-    async fn after(&mut self, failure: &Failure, concerns: Concerns, line: &Line) {
+    async fn after(&mut self, failure: &Failure, concerns: Concerns, connection: &ConnectionHandle) {
         self.failures = self.failures.saturating_add(1);
         let gives_up = failure.class() == Class::GiveUp;
-        let most = self.shared.options.attempts;
-        let hub_is_away = line.unanswered_dials() >= most;
+        let max = self.shared.options.attempts;
+        let hub_is_away = connection.unanswered_dials() >= max;
         for (index, pending) in std::mem::take(&mut self.pending).into_iter().enumerate() {
             // A message that was in flight with others and got no answer may be retried without counting. But
             // if nothing succeeds, it must not wait for the attempts of every message before it.
             let counts = index == 0 || concerns == Concerns::All || self.failures > 1;
             let attempts = pending.attempts + u32::from(counts);
-            if gives_up || hub_is_away || attempts >= most {
+            if gives_up || hub_is_away || attempts >= max {
                 let failure = SendFailure::of(failure, attempts, gives_up);
                 match pending.job {
                     Job::Limit(reply) => drop(reply.send(Err(failure))),
@@ -293,8 +314,11 @@ impl Sender {
         // A link that the service detached for being idle is reopened without a pause.
         let at_once = self.failures == 1 && failure.class() == Class::Reopen;
         if !gives_up && !at_once {
-            tracing::debug!(address = %self.address, failures = self.failures, reason = %failure, "sender waits");
-            self.shared.pause(line, self.failures).await;
+            tracing::debug!(
+                address = %self.address, failures = self.failures, reason = %failure,
+                "sender waits to retry"
+            );
+            self.shared.pause(connection, self.failures).await;
         }
     }
 }
@@ -304,9 +328,9 @@ async fn first_outcome(pending: &mut VecDeque<Pending>) -> Option<Result<(), Fai
     let Some(Pending { outcome: Some((outcome, deadline)), .. }) = pending.front_mut() else {
         return std::future::pending().await;
     };
-    match timeout_at(*deadline, outcome).await {
+    match timeout_at(deadline.at(), outcome).await {
         Ok(Ok(outcome)) => Some(outcome),
-        Ok(Err(_)) => Some(Err(Failure::lost("the connection is gone"))),
+        Ok(Err(_)) => Some(Err(Failure::lost("the connection has ended"))),
         Err(_) => None,
     }
 }

@@ -1,33 +1,37 @@
-//! Checks that a hub still has the log that a reattached receiver was opened in.
+//! Finds out which log a receiver reads when it is opened, and checks that it is the same one whenever it is
+//! attached again.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{HubReceiver, State, waiting_for_nothing};
+use super::{RemoteReceiver, State, placeholder};
 use crate::failure::{Failure, LogReplaced};
-use crate::log_watch::Told;
+use crate::log_watch::LogAnswer;
 
-impl HubReceiver {
+impl RemoteReceiver {
     /// Handles the hub's answer: its current log id, or the reason why it is unknown.
-    pub(super) fn on_checked(&mut self, told: Told) -> Option<Failure> {
-        let failure = match told {
-            Ok(is) if is == self.log => {
-                let checked = std::mem::replace(&mut self.state, waiting_for_nothing());
+    pub(super) fn on_checked(&mut self, answer: LogAnswer) -> Option<Failure> {
+        let failure = match answer {
+            Ok(is) if self.log.is_none() || is == self.log => {
+                self.log = is;
+                let checked = std::mem::replace(&mut self.state, placeholder());
                 if let State::Checking { link, .. } = checked {
+                    link.queue.start();
+                    link.connection.refill(link.key);
                     self.state = State::Attached { link, since: Instant::now() };
                 }
                 return None;
             }
             Ok(is) => match (self.log.clone(), is) {
                 (Some(was), Some(is)) => Failure::Replaced(Arc::new(LogReplaced { was, is })),
-                _ => Failure::lost("the hub does not say any more which log it has"),
+                _ => Failure::lost("the hub no longer reports the id of its log"),
             },
-            Err(error) => Failure::lost(format!("the hub does not say which log it has: {error}")),
+            Err(error) => Failure::lost(format!("the hub does not report the id of its log: {error}")),
         };
         match &failure {
             Failure::Replaced(replaced) => {
-                tracing::warn!(partition = %self.partition, %replaced, "a receiver ends");
+                tracing::warn!(partition = %self.partition, %replaced, "receiver ended");
                 self.state = State::Ended(failure.clone());
             }
             _ => self.wait_after(&failure),

@@ -3,12 +3,13 @@
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
-pub(crate) mod door;
+pub(crate) mod faulty_proxy;
 pub(crate) mod frames;
+pub(crate) mod gate;
 pub(crate) mod log;
 pub(crate) mod peer;
 pub(crate) mod proxy;
-pub(crate) mod saboteur;
+pub(crate) mod slow;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,14 +56,14 @@ impl Clock for Ticking {
 }
 
 /// A hub that outlives its gateways.
-pub(crate) struct Stage {
+pub(crate) struct TestHub {
     pub(crate) hub: Hub,
     pub(crate) clock: Arc<Ticking>,
     namespace: Arc<LocalNamespace>,
     certificates: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestHub {
     /// A hub called `homes` with a second group called `second`.
     pub(crate) fn new(partitions: u32) -> Self {
         Self::with_groups(partitions, ["second".to_owned()])
@@ -178,7 +179,7 @@ impl Drop for Served {
 /// Options for tests with frequent faults.
 pub(crate) fn quick() -> Options {
     Options {
-        backoff: Backoff { first: Duration::from_millis(5), most: Duration::from_millis(100) },
+        backoff: Backoff { first: Duration::from_millis(5), max: Duration::from_millis(100) },
         attempts: 20,
         ..Options::default()
     }

@@ -1,5 +1,7 @@
 //! A scripted hub: detaches, repeats events, is busy, or does not answer, as a test tells it.
 
+mod script;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -9,16 +11,17 @@ use bytes::Bytes;
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{Config, Delivery, Event, LinkId, Sent, ServerSasl};
 use ephor_amqp::driver::Driver;
-use ephor_amqp::performative::{Attach, Error, Outcome, Role};
+use ephor_amqp::performative::{Attach, Outcome, Role};
 use ephor_core::event::NewEvent;
+use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
 use ephor_eventhubs::{Builder, ConnectionString, EventHubs, Options};
 use ephor_wire::annotations::{Stamp, deliver};
 use ephor_wire::batch::Envelope;
-use ephor_wire::cbs::{self, PutToken, TokenKind};
-use ephor_wire::condition::Refusal;
+use ephor_wire::cbs::{self, PutToken};
 use ephor_wire::exchange::Request;
+use ephor_wire::management::HubDescription;
 use ephor_wire::message;
 use ephor_wire::selector::Start;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -29,87 +32,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-/// The hub's actions on a receiver link, in order.
-#[derive(Clone)]
-pub(crate) enum Act {
-    /// Sends an event with this number, when there is credit.
-    Send(u64),
-    /// Sends an event with this number and this many bytes.
-    SendLarge(u64, usize),
-    /// Sends something that is not an event.
-    SendJunk,
-    /// Detaches the link.
-    Detach(Option<Error>),
-    /// Closes the connection.
-    Close,
-}
-
-/// The hub's answer to an attach.
-pub(crate) enum Answer {
-    Accept(Vec<Act>),
-    Refuse(Error),
-    Silence,
-}
-
-/// The hub's answer to a message.
-pub(crate) enum Fate {
-    Settle(Outcome),
-    /// The same, after this time. Earlier answers are sent by then.
-    SettleLate(Duration, Outcome),
-    /// Stores it, and cuts the connection before the answer.
-    StoreAndCut,
-    /// Closes the connection with this error, and stores nothing.
-    Close(Error),
-    Silence,
-}
-
-/// Decides the answer to the attach with this number.
-type OnReceiver = Box<dyn FnMut(usize, &Attach) -> Answer + Send>;
-
-/// The script of a hub; numbers count from 0.
-pub(crate) struct Script {
-    pub(crate) receiver: OnReceiver,
-    pub(crate) message: Box<dyn FnMut(usize) -> Fate + Send>,
-    /// Decides the answer to the token with this number; `None` is no answer.
-    pub(crate) token: Box<dyn FnMut(usize) -> Option<Result<(), Refusal>> + Send>,
-}
-
-impl Default for Script {
-    fn default() -> Self {
-        Self {
-            receiver: Box::new(|_, _| Answer::Accept(vec![])),
-            message: Box::new(|_| Fate::Settle(Outcome::Accepted)),
-            token: Box::new(|_| Some(Ok(()))),
-        }
-    }
-}
-
-/// A token that the hub received.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Put {
-    pub(crate) audience: String,
-    pub(crate) kind: TokenKind,
-    pub(crate) text: String,
-}
-
-/// Everything that the hub observed.
-#[derive(Default)]
-pub(crate) struct Seen {
-    pub(crate) connections: usize,
-    /// The start positions of receivers.
-    pub(crate) starts: Vec<Start>,
-    /// The epochs of receivers.
-    pub(crate) epochs: Vec<Option<i64>>,
-    /// The tokens that were put.
-    pub(crate) tokens: Vec<Put>,
-    /// The bodies of all messages that were not refused, in order of arrival.
-    pub(crate) stored: Vec<String>,
-    /// The number of messages that arrived.
-    pub(crate) messages: usize,
-    /// The number of events that were sent.
-    pub(crate) sent: usize,
-    pub(crate) detached: usize,
-}
+pub(crate) use script::{Act, Answer, Fate, Put, Script, Seen};
 
 struct Shared {
     script: Mutex<Script>,
@@ -186,13 +109,13 @@ impl Peer {
         builder.hub("homes").options(options)
     }
 
-    pub(crate) fn seen<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
-        look(&self.shared.seen.lock().unwrap())
+    pub(crate) fn seen<T>(&self, read: impl FnOnce(&Seen) -> T) -> T {
+        read(&self.shared.seen.lock().unwrap())
     }
 
     /// Waits until the predicate is true.
-    pub(crate) async fn until(&self, look: impl Fn(&Seen) -> bool) {
-        while !self.seen(&look) {
+    pub(crate) async fn until(&self, condition: impl Fn(&Seen) -> bool) {
+        while !self.seen(&condition) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -211,6 +134,10 @@ struct Talk {
     acts: BTreeMap<LinkId, VecDeque<Act>>,
     replies: Option<LinkId>,
     requests: Option<LinkId>,
+    /// The links of `$management`: for requests, and for responses.
+    management: (Option<LinkId>, Option<LinkId>),
+    /// Deliveries to settle when this many messages have come.
+    held: Vec<(usize, LinkId, u32, Outcome)>,
     cut: bool,
     /// A delivery to settle after a delay.
     late: Option<(Duration, LinkId, u32, Outcome)>,
@@ -220,7 +147,17 @@ impl Talk {
     fn new(shared: Arc<Shared>, stream: Box<dyn Stream>) -> Self {
         let connection = Connection::server(Config::new("peer"), ServerSasl::default(), Duration::ZERO);
         let driver = Driver::new(stream, connection);
-        Self { shared, driver, acts: BTreeMap::new(), replies: None, requests: None, cut: false, late: None }
+        Self {
+            shared,
+            driver,
+            acts: BTreeMap::new(),
+            replies: None,
+            requests: None,
+            management: (None, None),
+            held: Vec::new(),
+            cut: false,
+            late: None,
+        }
     }
 
     async fn run(mut self) {
@@ -230,6 +167,9 @@ impl Talk {
                 Event::Credit { link, .. } => self.act(link),
                 Event::Delivery(delivery) if self.requests == Some(delivery.link) => {
                     self.on_request(&delivery)
+                }
+                Event::Delivery(delivery) if self.management.0 == Some(delivery.link) => {
+                    self.on_question(&delivery)
                 }
                 Event::Delivery(delivery) => self.on_message(&delivery),
                 Event::Detached { .. } => self.shared.seen.lock().unwrap().detached += 1,
@@ -254,8 +194,10 @@ impl Talk {
             Role::Sender => {
                 connection.accept(link, answer);
                 connection.grant(link, 100);
-                if address(attach.target.clone().and_then(|target| target.address)) == "$cbs" {
-                    self.requests = Some(link);
+                match address(attach.target.clone().and_then(|target| target.address)).as_str() {
+                    "$cbs" => self.requests = Some(link),
+                    "$management" => self.management.0 = Some(link),
+                    _ => {}
                 }
             }
             Role::Receiver => {
@@ -263,6 +205,11 @@ impl Talk {
                 if source.address.as_deref() == Some("$cbs") {
                     connection.accept(link, answer);
                     self.replies = Some(link);
+                    return;
+                }
+                if source.address.as_deref() == Some("$management") {
+                    connection.accept(link, answer);
+                    self.management.1 = Some(link);
                     return;
                 }
                 let mut seen = self.shared.seen.lock().unwrap();
@@ -318,20 +265,40 @@ impl Talk {
         let request = Request::read(&delivery.payload).unwrap();
         let put = PutToken::of(&request).unwrap();
         let put = Put { audience: put.audience.to_owned(), kind: put.kind, text: put.token.to_owned() };
-        let number = {
+        let number = (!put.audience.ends_with("$management")).then(|| {
             let mut seen = self.shared.seen.lock().unwrap();
             seen.tokens.push(put);
             seen.tokens.len() - 1
-        };
+        });
         let connection = self.driver.connection();
         connection.settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
-        let Some(answer) = (self.shared.script.lock().unwrap().token)(number) else { return };
+        let answer = match number {
+            Some(number) => (self.shared.script.lock().unwrap().token)(number),
+            None => Some(Ok(())),
+        };
+        let Some(answer) = answer else { return };
         let mut reply = Vec::new();
         match answer {
             Ok(()) => cbs::write_accepted(request.id.as_ref(), &mut reply),
             Err(refusal) => cbs::write_refused(request.id.as_ref(), &refusal, &mut reply),
         }
         assert!(matches!(connection.send(self.replies.unwrap(), 0, true, &[&reply]), Sent::Sent(_)));
+    }
+
+    /// Describes the hub, always as the same one.
+    fn on_question(&mut self, delivery: &Delivery) {
+        let request = Request::read(&delivery.payload).unwrap();
+        let described = HubDescription {
+            hub: "homes".parse().unwrap(),
+            created_at: Timestamp(1),
+            partitions: vec![PartitionId(0), PartitionId(1)],
+            log: Some(LogId::new("scripted")),
+        };
+        let mut reply = Vec::new();
+        described.write(request.id.as_ref(), &mut reply);
+        let connection = self.driver.connection();
+        connection.settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
+        assert!(matches!(connection.send(self.management.1.unwrap(), 0, true, &[&reply]), Sent::Sent(_)));
     }
 
     fn on_message(&mut self, delivery: &Delivery) {
@@ -346,7 +313,13 @@ impl Talk {
                 seen.stored.push(String::from_utf8(body.to_vec()).unwrap());
             }
         }
+        for (_, link, id, outcome) in self.held.extract_if(.., |(due, ..)| *due <= number) {
+            self.driver.connection().settle(link, id, id, &outcome);
+        }
         match fate {
+            Fate::SettleAfter(messages, outcome) => {
+                self.held.push((number + messages, delivery.link, delivery.id, outcome));
+            }
             Fate::Settle(outcome) => {
                 self.driver.connection().settle(delivery.link, delivery.id, delivery.id, &outcome);
             }

@@ -19,11 +19,11 @@ use ephor_eventhubs::{EventHubs, Options, Producer, ProducerOptions, Target};
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 
-use crate::common::saboteur::{Direction, Fault, Plan, Saboteur};
-use crate::common::{Stage, quick, receive, request, texts, within};
+use crate::common::faulty_proxy::{Direction, Fault, FaultyProxy, Plan};
+use crate::common::{TestHub, quick, receive, request, texts, within};
 
 /// The client's timeouts.
-const PATIENCE: Duration = Duration::from_millis(150);
+const TIMEOUT: Duration = Duration::from_millis(150);
 /// A hold after which a client has long reconnected.
 const LONG: Duration = Duration::from_millis(800);
 /// A hold that a client hardly notices.
@@ -44,7 +44,7 @@ const FAULTS: [Fault; 9] = [
 /// The number of runs of each conversation without `EPHOR_CUT_RUNS`, which runs all of them.
 const SAMPLE: usize = 200;
 /// The number of concurrent runs: most of them wait.
-const AT_ONCE: usize = 12;
+const MAX_CONCURRENT: usize = 12;
 
 /// The number of events to a partition in each of three rounds: before the receiver attaches, while it reads,
 /// and after the fault.
@@ -61,10 +61,10 @@ fn options(plan: Option<Plan>) -> Options {
     }
     Options {
         attempts: 1_000,
-        backoff: Backoff { first: Duration::from_millis(2), most: Duration::from_millis(20) },
-        connect_time: PATIENCE,
-        answer_time: PATIENCE,
-        idle_time: 2 * PATIENCE,
+        backoff: Backoff { first: Duration::from_millis(2), max: Duration::from_millis(20) },
+        connect_time: TIMEOUT,
+        answer_time: TIMEOUT,
+        idle_time: 2 * TIMEOUT,
         ..Options::default()
     }
 }
@@ -73,21 +73,21 @@ fn options(plan: Option<Plan>) -> Options {
 struct Outcome {
     /// The number of frames that the first connection carried, up and down.
     frames: [usize; 2],
-    struck: bool,
+    injected: bool,
     connections: usize,
     received: usize,
     /// The number of messages that were stored more than once.
     repeated: usize,
 }
 
-async fn outcome(saboteur: &Saboteur, client: EventHubs, received: usize, repeated: usize) -> Outcome {
+async fn outcome(proxy: &FaultyProxy, client: EventHubs, received: usize, repeated: usize) -> Outcome {
     drop(client);
     // The client closes gracefully by itself, and that can be disturbed as well.
-    saboteur.first_is_over().await;
+    proxy.first_ended().await;
     Outcome {
-        frames: saboteur.carried(),
-        struck: saboteur.has_struck(),
-        connections: saboteur.connections(),
+        frames: proxy.carried(),
+        injected: proxy.was_injected(),
+        connections: proxy.connections(),
         received,
         repeated,
     }
@@ -95,18 +95,18 @@ async fn outcome(saboteur: &Saboteur, client: EventHubs, received: usize, repeat
 
 /// Waits until held frames have arrived, and, if another connection replaced the first, until the first has
 /// ended.
-async fn calm(saboteur: &Saboteur) {
-    saboteur.is_past().await;
-    if saboteur.connections() > 1 {
-        saboteur.first_is_over().await;
+async fn settle(proxy: &FaultyProxy) {
+    proxy.hold_ended().await;
+    if proxy.connections() > 1 {
+        proxy.first_ended().await;
     }
 }
 
-async fn store(stage: &Stage, partitions: u32, numbers: std::ops::Range<usize>) {
+async fn store(test_hub: &TestHub, partitions: u32, numbers: std::ops::Range<usize>) {
     for number in numbers {
         for partition in 0..partitions {
             let event = NewEvent::new(format!("{partition}/{number}"));
-            stage.hub.producer().send_to(PartitionId(partition), event).await.unwrap();
+            test_hub.hub.producer().send_to(PartitionId(partition), event).await.unwrap();
         }
     }
 }
@@ -125,11 +125,11 @@ async fn read_each(receivers: &mut [Box<dyn Receiver>], events: &mut [Vec<Event>
 
 /// Receivers of all partitions on one connection.
 async fn receiving(partitions: u32, plan: Option<Plan>) -> Outcome {
-    let stage = Stage::new(partitions);
-    let served = stage.serve().await;
-    store(&stage, partitions, 0..EVENTS).await;
-    let saboteur = Saboteur::start(served.address, plan).await;
-    let client = served.builder_at(saboteur.address).options(options(plan)).build().unwrap();
+    let test_hub = TestHub::new(partitions);
+    let served = test_hub.serve().await;
+    store(&test_hub, partitions, 0..EVENTS).await;
+    let proxy = FaultyProxy::start(served.address, plan).await;
+    let client = served.builder_at(proxy.address).options(options(plan)).build().unwrap();
     if partitions > 1 {
         assert_eq!(client.hub_properties().await.unwrap().partitions.len(), partitions as usize);
     }
@@ -143,17 +143,17 @@ async fn receiving(partitions: u32, plan: Option<Plan>) -> Outcome {
     }
     let mut events = vec![Vec::new(); partitions as usize];
     read_each(&mut receivers, &mut events).await;
-    let more = store(&stage, partitions, EVENTS..2 * EVENTS);
+    let more = store(&test_hub, partitions, EVENTS..2 * EVENTS);
     join(more, read_each(&mut receivers, &mut events)).await;
-    calm(&saboteur).await;
-    store(&stage, partitions, 2 * EVENTS..3 * EVENTS).await;
+    settle(&proxy).await;
+    store(&test_hub, partitions, 2 * EVENTS..3 * EVENTS).await;
     read_each(&mut receivers, &mut events).await;
     join_all(receivers.into_iter().map(|receiver| receiver.close())).await;
     for (partition, events) in events.iter().enumerate() {
         let expected: Vec<String> = (0..3 * EVENTS).map(|number| format!("{partition}/{number}")).collect();
         assert_eq!(texts(events), expected, "{plan:?}: none lost, none twice, in order");
     }
-    outcome(&saboteur, client, events.iter().map(Vec::len).sum(), 0).await
+    outcome(&proxy, client, events.iter().map(Vec::len).sum(), 0).await
 }
 
 /// Sends one message of two events.
@@ -165,10 +165,10 @@ async fn send(producer: &Producer, partition: u32, number: usize) {
 
 /// One sender that waits for each answer, and one that does not, on one connection.
 async fn sending(plan: Option<Plan>) -> Outcome {
-    let stage = Stage::new(2);
-    let served = stage.serve().await;
-    let saboteur = Saboteur::start(served.address, plan).await;
-    let client = served.builder_at(saboteur.address).options(options(plan)).build().unwrap();
+    let test_hub = TestHub::new(2);
+    let served = test_hub.serve().await;
+    let proxy = FaultyProxy::start(served.address, plan).await;
+    let client = served.builder_at(proxy.address).options(options(plan)).build().unwrap();
     let producer = client.producer_with(ProducerOptions { in_flight: IN_FLIGHT });
     let one_by_one = async {
         for number in 0..MESSAGES {
@@ -176,12 +176,12 @@ async fn sending(plan: Option<Plan>) -> Outcome {
         }
     };
     join(one_by_one, join_all((0..MESSAGES).map(|number| send(&producer, 1, number)))).await;
-    calm(&saboteur).await;
+    settle(&proxy).await;
     join(send(&producer, 0, MESSAGES), send(&producer, 1, MESSAGES)).await;
-    let lost = saboteur.connections() - 1;
+    let lost = proxy.connections() - 1;
     let (mut received, mut repeated) = (0, 0);
     for (partition, in_flight) in [(0, 1), (1, IN_FLIGHT)] {
-        let stored = stored(&stage, partition).await;
+        let stored = stored(&test_hub, partition).await;
         let mut seen = BTreeSet::new();
         let firsts: Vec<usize> = stored.iter().copied().filter(|number| seen.insert(*number)).collect();
         assert_eq!(firsts, Vec::from_iter(0..=MESSAGES), "{plan:?}: all of them, in order: {stored:?}");
@@ -191,14 +191,14 @@ async fn sending(plan: Option<Plan>) -> Outcome {
         repeated += again;
     }
     drop(producer);
-    outcome(&saboteur, client, received, repeated).await
+    outcome(&proxy, client, received, repeated).await
 }
 
 /// The messages of a partition, each of which must be whole.
-async fn stored(stage: &Stage, partition: u32) -> Vec<usize> {
+async fn stored(test_hub: &TestHub, partition: u32) -> Vec<usize> {
     let partition = PartitionId(partition);
-    let last = stage.hub.partition_properties(partition).await.unwrap().last.unwrap();
-    let mut receiver = stage.hub.open(OpenRequest { partition, ..request("judge", None) }).await.unwrap();
+    let last = test_hub.hub.partition_properties(partition).await.unwrap().last.unwrap();
+    let mut receiver = test_hub.hub.open(OpenRequest { partition, ..request("judge", None) }).await.unwrap();
     let events = receive(&mut receiver, usize::try_from(last.sequence.0).unwrap() + 1).await;
     let messages = texts(&events);
     let whole = messages.chunks(2).map(|halves| match halves {
@@ -227,9 +227,13 @@ fn plans(frames: [usize; 2]) -> Vec<Plan> {
 /// Runs a conversation undisturbed, and then with a fault at each of its boundaries.
 #[allow(clippy::print_stdout, reason = "how much was tried belongs to the result")]
 async fn everywhere<F: Future<Output = Outcome>>(name: &str, converse: impl Fn(Option<Plan>) -> F) {
-    let calm = within(20, converse(None)).await;
-    assert_eq!((calm.connections, calm.repeated), (1, 0), "{name}: nothing happens where nobody harms");
-    let plans = plans(calm.frames);
+    let undisturbed = within(20, converse(None)).await;
+    assert_eq!(
+        (undisturbed.connections, undisturbed.repeated),
+        (1, 0),
+        "{name}: nothing happens where nobody harms"
+    );
+    let plans = plans(undisturbed.frames);
     let runs = plans.iter().map(|plan| {
         let run = converse(Some(*plan));
         async move {
@@ -239,16 +243,17 @@ async fn everywhere<F: Future<Output = Outcome>>(name: &str, converse: impl Fn(O
             }
         }
     });
-    let outcomes: Vec<Outcome> = futures_util::stream::iter(runs).buffer_unordered(AT_ONCE).collect().await;
+    let outcomes: Vec<Outcome> =
+        futures_util::stream::iter(runs).buffer_unordered(MAX_CONCURRENT).collect().await;
     let sum = |count: fn(&Outcome) -> usize| outcomes.iter().map(count).sum::<usize>();
-    let struck = sum(|outcome| usize::from(outcome.struck));
+    let injected = sum(|outcome| usize::from(outcome.injected));
     // The last boundaries of a conversation are not always reached: frames may be combined differently in
     // each run.
-    assert!(struck * 2 >= plans.len(), "{name}: only {struck} of {} were harmed", plans.len());
+    assert!(injected * 2 >= plans.len(), "{name}: only {injected} of {} were harmed", plans.len());
     println!(
-        "{name}: {} boundaries x {} faults, {} runs, {struck} harmed, {} connections, {} events received, 0 lost, \
+        "{name}: {} boundaries x {} faults, {} runs, {injected} harmed, {} connections, {} events received, 0 lost, \
          0 repeated, {} messages stored again for want of an answer",
-        calm.frames[0] + calm.frames[1] + 2,
+        undisturbed.frames[0] + undisturbed.frames[1] + 2,
         FAULTS.len(),
         plans.len(),
         sum(|outcome| outcome.connections),

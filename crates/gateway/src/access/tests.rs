@@ -56,12 +56,12 @@ fn a_token_permits_what_its_key_does_until_it_runs_out() {
     let mut access = access();
     let hub = Address::parse("homes").unwrap();
     let check =
-        |access: &Access, claims, now| access.check(claims, &hub, Cover::default(), &namespace(), now);
+        |access: &Access, claims, now| access.check(claims, &hub, GrantRef::default(), &namespace(), now);
     assert!(!access.is_authenticated(NOW));
     assert!(check(&access, Claims::SEND, NOW).is_err());
     put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
     assert!(access.is_authenticated(NOW) && !access.is_authenticated(LATER));
-    assert_eq!(check(&access, Claims::SEND, NOW), Ok(Cover(Some(1))));
+    assert_eq!(check(&access, Claims::SEND, NOW), Ok(GrantRef(Some(1))));
     let refusal = check(&access, Claims::LISTEN, NOW).unwrap_err();
     assert!(refusal.text.starts_with("Unauthorized access. 'Listen' claim(s) are required"), "{refusal}");
     assert_eq!(access.next_expiry(NOW), Some(MINUTE));
@@ -113,8 +113,8 @@ fn a_link_asks_the_grant_that_covered_it_before_and_then_the_others() {
     let check = |access: &Access, before| {
         access.check(Claims::SEND, &hub, before, &namespace(), NOW).map_err(|refusal| refusal.condition)
     };
-    let (first, second) = (Cover(Some(1)), Cover(Some(2)));
-    assert_eq!(check(&access, Cover::default()), Ok(first));
+    let (first, second) = (GrantRef(Some(1)), GrantRef(Some(2)));
+    assert_eq!(check(&access, GrantRef::default()), Ok(first));
     assert_eq!(check(&access, second), Ok(second));
     // A renewed grant keeps its number.
     put(&mut access, "send", "one", "sb://localhost/homes").unwrap();
@@ -130,7 +130,7 @@ fn a_link_asks_the_grant_that_covered_it_before_and_then_the_others() {
 
 #[test]
 fn plain_takes_the_name_and_the_key_and_nothing_else() {
-    for (response, welcome) in [
+    for (response, accepted) in [
         (&b"\0send\0one"[..], true),
         (b"somebody\0send\0one", true),
         (b"\0send\0two", false),
@@ -141,19 +141,19 @@ fn plain_takes_the_name_and_the_key_and_nothing_else() {
         (b"\0\xff\0one", false),
     ] {
         let mut access = access();
-        assert_eq!(access.plain(response), welcome);
-        assert_eq!(access.is_authenticated(NOW), welcome);
+        assert_eq!(access.plain(response), accepted);
+        assert_eq!(access.is_authenticated(NOW), accepted);
     }
     let mut access = access();
     assert!(access.plain(b"\0listen\0two"));
     let at = |path| Address::parse(path).unwrap();
-    let check = |path| access.check(Claims::LISTEN, &at(path), Cover::default(), &namespace(), NOW);
+    let check = |path| access.check(Claims::LISTEN, &at(path), GrantRef::default(), &namespace(), NOW);
     assert!(check("homes/ConsumerGroups/$Default/Partitions/0").is_ok());
     assert!(check("others/ConsumerGroups/$Default/Partitions/0").is_err());
 }
 
 #[test]
-fn a_hub_is_described_to_whoever_may_use_it_by_a_token_put_or_given() {
+fn a_hub_is_described_to_those_that_may_use_it_by_a_token_put_or_given() {
     let access = access();
     let hub: HubName = "homes".parse().unwrap();
     let token = sign("sb://localhost/homes", "listen", &Key::new("two"), LATER.wall);

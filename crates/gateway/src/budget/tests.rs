@@ -1,5 +1,6 @@
 //! Tests of the memory budget: waiting, eviction and wake-ups.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ephor::environment::SystemClock;
@@ -17,12 +18,42 @@ fn at(seconds: u64) -> Monotonic {
     Monotonic::default() + Duration::from_secs(seconds)
 }
 
+/// A connection from an address of its own.
+fn share(budget: &Arc<Budget>) -> Share {
+    let number = budget.lock().next as u16;
+    budget.share(SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 5672)))
+}
+
 fn keeps(bytes: usize) -> Usage {
     Usage { bytes, ..Usage::default() }
 }
 
-fn hoards(bytes: usize, since: u64) -> Usage {
-    Usage { bytes, unended: bytes, since: Some(at(since)) }
+fn keeps_incomplete(bytes: usize, since: u64) -> Usage {
+    Usage { bytes, unended: bytes, since: Some(at(since)), ..Usage::default() }
+}
+
+/// Output that waits since this time.
+fn unread(bytes: usize, since: Monotonic) -> Usage {
+    Usage { bytes, output: bytes, output_since: Some(since), ..Usage::default() }
+}
+
+/// A clock that is set by hand, in seconds.
+struct SetClock(AtomicU64);
+
+impl Clock for SetClock {
+    fn now(&self) -> Monotonic {
+        at(self.0.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> ephor_core::time::Timestamp {
+        ephor_core::time::Timestamp(0)
+    }
+}
+
+/// A budget at 1,000 s.
+fn budget_with_clock(most: usize) -> (Arc<Budget>, Arc<SetClock>) {
+    let clock = Arc::new(SetClock(AtomicU64::new(1_000)));
+    (Budget::new(most, clock.clone()), clock)
 }
 
 fn is_evicted(share: &Share) -> bool {
@@ -34,52 +65,52 @@ fn is_relieved(share: &Share) -> bool {
 }
 
 #[test]
-fn whoever_keeps_more_than_its_part_waits_and_those_who_keep_little_do_not() {
+fn a_connection_over_its_fair_share_waits_and_the_others_do_not() {
     let budget = budget();
-    let (mut large, mut small) = (budget.share(), budget.share());
-    assert!(!large.tell(keeps(900 * KIB)));
-    assert!(!small.tell(keeps(100 * KIB)));
-    assert!(large.tell(keeps(900 * KIB + GRAIN)));
-    assert!(!small.tell(keeps(200 * KIB)) && !is_relieved(&large));
+    let (mut large, mut small) = (share(&budget), share(&budget));
+    assert!(!large.report(keeps(900 * KIB)));
+    assert!(!small.report(keeps(100 * KIB)));
+    assert!(large.report(keeps(900 * KIB + GRAIN)));
+    assert!(!small.report(keeps(200 * KIB)) && !is_relieved(&large));
     // Others give memory back.
-    small.tell(keeps(50 * KIB));
-    assert!(is_relieved(&large) && !large.tell(keeps(900 * KIB)));
+    small.report(keeps(50 * KIB));
+    assert!(is_relieved(&large) && !large.report(keeps(900 * KIB)));
     drop((large, small));
     assert_eq!(budget.used(), 0);
 }
 
 #[test]
-fn whose_delivery_has_been_unended_for_longest_goes_and_one_at_a_time() {
+fn the_connection_with_the_oldest_unended_delivery_is_evicted_and_one_at_a_time() {
     let budget = budget();
-    let mut hoarders: Vec<_> = (0..4).map(|_| budget.share()).collect();
-    for (since, share) in hoarders.iter_mut().enumerate().skip(1) {
-        share.tell(hoards(300 * KIB, since as u64));
+    let mut holders: Vec<_> = (0..4).map(|_| share(&budget)).collect();
+    for (since, share) in holders.iter_mut().enumerate().skip(1) {
+        share.report(keeps_incomplete(300 * KIB, since as u64));
     }
-    assert!(!hoarders.iter().any(is_evicted));
+    assert!(!holders.iter().any(is_evicted));
     // It is the newest, and the one that makes the eviction necessary.
-    hoarders[0].tell(hoards(300 * KIB, 9));
-    assert!(is_evicted(&hoarders[1]));
-    assert!(!hoarders.iter().any(is_evicted));
-    drop(hoarders.remove(1));
+    holders[0].report(keeps_incomplete(300 * KIB, 9));
+    assert!(is_evicted(&holders[1]));
+    assert!(!holders.iter().any(is_evicted));
+    drop(holders.remove(1));
     assert_eq!(budget.used(), 900 * KIB);
 }
 
 #[test]
-fn whoever_keeps_less_than_its_part_never_goes_however_old_its_delivery_is() {
+fn a_connection_within_its_fair_share_is_never_evicted_however_old_its_delivery_is() {
     let budget = budget();
-    let (mut old, mut hoarder) = (budget.share(), budget.share());
-    old.tell(hoards(100 * KIB, 1));
-    assert!(hoarder.tell(hoards(1_000 * KIB, 5)));
-    assert!(is_evicted(&hoarder) && !is_evicted(&old));
-    assert!(!old.tell(hoards(120 * KIB, 1)));
+    let (mut old, mut newer) = (share(&budget), share(&budget));
+    old.report(keeps_incomplete(100 * KIB, 1));
+    assert!(newer.report(keeps_incomplete(1_000 * KIB, 5)));
+    assert!(is_evicted(&newer) && !is_evicted(&old));
+    assert!(!old.report(keeps_incomplete(120 * KIB, 1)));
 }
 
 #[test]
 fn what_gets_less_by_itself_is_waited_for_and_costs_nobody_its_connection() {
     let budget = budget();
-    let mut shares: Vec<_> = (0..10).map(|_| budget.share()).collect();
+    let mut shares: Vec<_> = (0..10).map(|_| share(&budget)).collect();
     for share in &mut shares {
-        share.tell(keeps(150 * KIB));
+        share.report(keeps(150 * KIB));
     }
     assert!(!shares.iter().any(is_evicted));
     assert_eq!(shares.iter().filter(|share| share.waits()).count(), 4);
@@ -88,81 +119,81 @@ fn what_gets_less_by_itself_is_waited_for_and_costs_nobody_its_connection() {
 #[test]
 fn what_would_be_too_much_is_waited_for_before_it_is_kept() {
     let budget = budget();
-    let (mut one, mut other) = (budget.share(), budget.share());
-    other.tell(keeps(900 * KIB));
+    let (mut one, mut other) = (share(&budget), share(&budget));
+    other.report(keeps(900 * KIB));
     assert!(one.admit(50 * KIB), "there is room");
-    one.tell(keeps(50 * KIB));
-    assert!(one.admit(400 * KIB), "it is within its part");
+    one.report(keeps(50 * KIB));
+    assert!(one.admit(250 * KIB), "it is within its part");
     assert!(!one.admit(500 * KIB) && one.waits() && !is_relieved(&one));
-    other.tell(keeps(500 * KIB));
+    other.report(keeps(500 * KIB));
     assert!(!is_relieved(&one), "half of it is not enough");
-    other.tell(keeps(100 * KIB));
+    other.report(keeps(100 * KIB));
     assert!(is_relieved(&one));
     one.take_relief();
     assert!(one.admit(500 * KIB) && !one.waits());
 }
 
 #[test]
-fn whoever_is_refused_is_relieved_later_even_if_there_was_room_when_it_asked() {
+fn a_refused_connection_is_relieved_later_even_if_there_was_room_when_it_asked() {
     let budget = budget();
-    let (mut one, mut other) = (budget.share(), budget.share());
-    other.tell(keeps(400 * KIB));
-    assert!(one.tell(keeps(600 * KIB)));
-    other.tell(keeps(0));
+    let (mut one, mut other) = (share(&budget), share(&budget));
+    other.report(keeps(400 * KIB));
+    assert!(one.report(keeps(600 * KIB)));
+    other.report(keeps(0));
     // It has not been notified of the room yet.
     assert!(!one.admit(64 * KIB));
-    one.tell(keeps(600 * KIB));
+    one.report(keeps(600 * KIB));
     assert!(one.waits() && is_relieved(&one), "it stands in line for somebody who calls it");
     one.take_relief();
-    assert!(!one.tell(keeps(600 * KIB)) && one.admit(64 * KIB));
+    assert!(!one.report(keeps(600 * KIB)) && one.admit(64 * KIB));
 }
 
 #[test]
 fn deliveries_that_take_less_than_half_cost_nobody_its_connection() {
     let budget = budget();
-    let (mut honest, mut others) = (budget.share(), [budget.share(), budget.share()]);
+    let (mut honest, mut others) = (share(&budget), [share(&budget), share(&budget)]);
     for other in &mut others {
-        other.tell(keeps(450 * KIB));
+        other.report(keeps(450 * KIB));
     }
-    assert!(honest.tell(hoards(400 * KIB, 1)), "it waits until the others have less");
+    assert!(honest.report(keeps_incomplete(400 * KIB, 1)), "it waits until the others have less");
     assert!(!is_evicted(&honest));
-    others[0].tell(keeps(0));
+    others[0].report(keeps(0));
     assert!(is_relieved(&honest));
 }
 
 #[test]
-fn a_thousand_who_keep_next_to_nothing_are_not_counted() {
+fn a_thousand_connections_that_keep_next_to_nothing_are_not_counted() {
     let budget = budget();
-    let mut shares: Vec<_> = (0..1_000).map(|_| budget.share()).collect();
-    assert!(!shares.iter_mut().any(|share| share.tell(keeps(GRAIN - 1))));
+    let mut shares: Vec<_> = (0..1_000).map(|_| share(&budget)).collect();
+    assert!(!shares.iter_mut().any(|share| share.report(keeps(GRAIN - 1))));
     assert_eq!(budget.used(), 0);
 }
 
 /// Two connections that use nearly all of the budget together, the first one more than its part.
 fn nearly_full() -> (Arc<Budget>, Share, Share) {
     let budget = budget();
-    let (mut one, mut other) = (budget.share(), budget.share());
-    assert!(!one.tell(keeps(520 * KIB)) && !other.tell(keeps(380 * KIB)));
+    let (mut one, mut other) = (share(&budget), share(&budget));
+    assert!(!one.report(keeps(520 * KIB)) && !other.report(keeps(380 * KIB)));
     (budget, one, other)
 }
 
 #[test]
-fn whoever_was_refused_first_is_called_when_there_is_room_for_it() {
+fn the_connection_that_was_refused_first_is_notified_when_there_is_room_for_it() {
     let (_budget, mut one, mut other) = nearly_full();
     // Two receivers of one connection: the second wants more, and queues after the first.
     assert!(!one.admit(120 * KIB) && !one.admit(400 * KIB));
     assert!(!is_relieved(&one));
-    other.tell(keeps(340 * KIB));
+    other.report(keeps(340 * KIB));
     assert!(is_relieved(&one), "there is room for the first");
     one.take_relief();
     assert!(one.admit(120 * KIB) && !one.admit(400 * KIB));
 }
 
 #[test]
-fn what_somebody_wanted_who_is_gone_is_not_waited_for() {
+fn what_a_closed_connection_wanted_is_not_waited_for() {
     let (_budget, mut one, mut other) = nearly_full();
     assert!(!one.admit(400 * KIB));
-    other.tell(keeps(340 * KIB));
+    other.report(keeps(340 * KIB));
     assert!(!is_relieved(&one));
     one.forget_want();
     assert!(is_relieved(&one), "the next in line asks for what it wants itself");
@@ -173,10 +204,94 @@ fn what_somebody_wanted_who_is_gone_is_not_waited_for() {
 }
 
 #[test]
-fn whoever_only_wants_to_keep_more_is_read_from() {
+fn a_connection_that_only_wants_more_is_still_read_from() {
     let (_budget, mut one, _other) = nearly_full();
     assert!(!one.admit(400 * KIB) && one.waits());
-    assert!(!one.tell(keeps(520 * KIB)), "it keeps no more than before, and that was not too much");
+    assert!(!one.report(keeps(520 * KIB)), "it keeps no more than before, and that was not too much");
+}
+
+#[test]
+fn output_that_has_not_been_read_for_a_while_costs_its_connection_the_oldest_first() {
+    let (budget, clock) = budget_with_clock(1_000 * KIB);
+    let mut readers: Vec<_> = (0..5).map(|_| share(&budget)).collect();
+    for (number, reader) in readers.iter_mut().enumerate() {
+        reader.report(unread(230 * KIB, at(if number == 3 { 998 } else { 1_000 })));
+    }
+    assert!(!readers.iter().any(is_evicted), "they may read it soon");
+    clock.0.store(1_004, Ordering::SeqCst);
+    readers[0].report(unread(230 * KIB, at(1_004)));
+    assert!(!readers.iter().any(is_evicted), "the stale output is less than half");
+    clock.0.store(1_006, Ordering::SeqCst);
+    readers[0].report(unread(230 * KIB, at(1_006)));
+    assert!(is_evicted(&readers[3]), "it has not read for longest");
+    assert!(!readers.iter().any(is_evicted), "there is room when it is gone");
+}
+
+#[test]
+fn output_of_any_age_costs_its_connection_when_nothing_is_left_for_others() {
+    let (budget, _clock) = budget_with_clock(1_000 * KIB);
+    let mut readers: Vec<_> = (0..12).map(|_| share(&budget)).collect();
+    for reader in &mut readers {
+        // All of this happens within a moment.
+        reader.report(unread(120 * KIB, at(1_000)));
+        let state = budget.lock();
+        assert!(state.used - state.leaving < 1_250 * KIB, "{} bytes", state.used - state.leaving);
+    }
+    assert!(readers.iter().any(is_evicted));
+}
+
+#[test]
+fn whoever_keeps_little_goes_on_while_slow_readers_keep_everything() {
+    const MIB: usize = 1_000 * KIB;
+    let (budget, _clock) = budget_with_clock(32 * MIB);
+    let mut slow: Vec<_> = (0..300).map(|_| share(&budget)).collect();
+    for reader in &mut slow {
+        reader.report(unread(110 * KIB, at(999)));
+    }
+    assert!(budget.used() >= 32 * MIB);
+    // Its part is 109 KiB, and its message is 1 MiB. It comes bit by bit.
+    let mut sender = share(&budget);
+    for part in 1..=16 {
+        assert!(!sender.report(keeps_incomplete(part * 64 * KIB, 1_000)), "it waits after {part} parts");
+    }
+    assert!(!is_evicted(&sender));
+    let mut receiver = share(&budget);
+    assert!(receiver.admit(64 * KIB));
+    receiver.report(keeps(1_024 * KIB));
+    assert!(receiver.admit(1_000 * KIB), "one message, while it reads");
+}
+
+#[test]
+fn somebody_goes_for_whoever_keeps_little_and_finds_no_room() {
+    let (budget, _clock) = budget_with_clock(32_000 * KIB);
+    let mut slow: Vec<_> = (0..300).map(|_| share(&budget)).collect();
+    for (number, reader) in slow.iter_mut().enumerate() {
+        // They use nearly all that is set aside, and have read a moment ago.
+        reader.report(unread(132 * KIB, at(if number == 7 { 998 } else { 999 })));
+    }
+    let mut honest = share(&budget);
+    assert!(!honest.admit(600 * KIB) && !is_relieved(&honest));
+    assert!(is_evicted(&slow[7]), "it has not read for longest");
+    drop(slow.remove(7));
+    slow.retain(|reader| !is_evicted(reader));
+    assert_eq!(slow.len(), 298, "as many go as it takes");
+    assert!(is_relieved(&honest));
+    honest.take_relief();
+    assert!(honest.admit(600 * KIB));
+}
+
+#[test]
+fn whoever_keeps_next_to_nothing_goes_on_when_nothing_is_left_for_anybody() {
+    let (budget, _clock) = budget_with_clock(32_000 * KIB);
+    let mut large: Vec<_> = (0..100).map(|_| share(&budget)).collect();
+    for connection in &mut large {
+        // It gets less by itself, and so nobody is evicted.
+        connection.report(keeps(500 * KIB));
+    }
+    assert!(budget.used() > 40_000 * KIB && large[99].waits());
+    let mut honest = share(&budget);
+    assert!(honest.admit(LITTLE) && !honest.report(keeps(LITTLE)) && !honest.waits());
+    assert!(!honest.admit(500 * KIB));
 }
 
 /// The log output as text.
@@ -202,32 +317,38 @@ impl std::io::Write for Lines {
 }
 
 #[test]
-fn people_hear_once_that_memory_is_used_up_and_once_that_there_is_room() {
+fn it_is_logged_once_that_memory_is_used_up_and_once_that_there_is_room() {
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
     tracing::subscriber::with_default(log.finish(), || {
         let (_budget, mut one, mut other) = nearly_full();
         assert_eq!(lines.take(), [""; 0]);
-        one.tell(keeps(700 * KIB));
+        one.report(keeps(700 * KIB));
         let said = lines.take();
         assert!(said.len() == 1 && said[0].contains(" WARN "), "{said:?}");
-        for part in ["used=1105920", "buffered_bytes=1024000", "connections=2", "raise `buffered_bytes`"] {
+        for part in [
+            "used=1105920",
+            "buffered_bytes=1024000",
+            "connections=2",
+            "10.0.0.0: 716800 bytes of 1 connection; 10.0.0.1: 389120 bytes",
+        ] {
             assert!(said[0].contains(part), "{said:?}");
         }
+        assert!(!said[0].contains("raise"), "there is no such option of `ephor dev`: {said:?}");
         // Full and not full alternate, and a connection that would buffer more is refused.
         for _ in 0..100 {
-            one.tell(keeps(400 * KIB));
-            one.tell(keeps(700 * KIB));
+            one.report(keeps(400 * KIB));
+            one.report(keeps(700 * KIB));
             assert!(!one.admit(100 * KIB));
             one.take_relief();
         }
         assert_eq!(lines.take(), [""; 0]);
-        other.tell(keeps(0));
+        other.report(keeps(0));
         let said = lines.take();
         assert!(said.len() == 1 && said[0].contains(" INFO ") && said[0].contains("again"), "{said:?}");
         // A connection that is refused because of what it would buffer finds the budget full as well.
-        assert!(!one.tell(keeps(700 * KIB)) && !other.tell(keeps(290 * KIB)));
+        assert!(!one.report(keeps(700 * KIB)) && !other.report(keeps(290 * KIB)));
         assert!(!one.admit(100 * KIB));
         assert_eq!(lines.take().len(), 1);
         // One connection goes away and gives back what it used; then the other one fills the budget and
@@ -235,8 +356,8 @@ fn people_hear_once_that_memory_is_used_up_and_once_that_there_is_room() {
         drop(one);
         assert_eq!(lines.take().len(), 1);
         for _ in 0..1_000 {
-            other.tell(keeps(1_000 * KIB));
-            other.tell(keeps(0));
+            other.report(keeps(1_000 * KIB));
+            other.report(keeps(0));
         }
         let said = lines.take();
         assert!(said.len() <= 10, "{} lines", said.len());

@@ -10,11 +10,11 @@ use ephor_core::time::Monotonic;
 use ephor_wire::condition::{Condition, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Conversation;
+use super::ConnectionTask;
 use super::link::Link;
 
 /// The approximate size of an answer beside its message.
-const AROUND_AN_ANSWER: usize = 128;
+const ANSWER_OVERHEAD: usize = 128;
 
 /// The waiting answers of a connection.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct WaitingAnswers {
 impl WaitingAnswers {
     /// The size that an answer counts as.
     pub(super) fn size(message: &[u8]) -> usize {
-        message.len() + AROUND_AN_ANSWER
+        message.len() + ANSWER_OVERHEAD
     }
 
     /// The earliest time since which a link has waited.
@@ -47,7 +47,7 @@ impl WaitingAnswers {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Updates the time since which a link's answers wait. `taken`: the peer has just taken some.
     pub(super) fn note_waiting(&mut self, id: LinkId, taken: bool) {
         let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
@@ -59,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         };
         if link.waiting_since != before {
             self.answers.change(id, before, link.waiting_since);
-            self.look_at_timer |= before.is_none();
+            self.timer_is_stale |= before.is_none();
         }
     }
 
@@ -80,13 +80,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Detaches links on which answers have waited too long.
     pub(super) fn give_up_late_answers(&mut self) {
-        let (now, patience) = (self.shared.environment.now(), self.shared.limits.time_to_read);
+        let (now, timeout) = (self.shared.environment.now(), self.shared.limits.time_to_read);
         while let Some((since, id)) = self.answers.by_age.first().copied()
-            && since + patience <= now
+            && since + timeout <= now
         {
             let text = format!(
-                "Answers have waited for {patience:?} on this link, and none was taken. Attach it again, and grant \
-                 credit for the answers before you ask."
+                "Responses have waited for {timeout:?} on this link, and none was read. Attach it again, and grant \
+                 credit for the responses before you send requests."
             );
             self.forget_answers(id);
             // In any case, so that the loop ends.

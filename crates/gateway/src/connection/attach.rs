@@ -17,14 +17,16 @@ use ephor_wire::sas::Claims;
 use ephor_wire::selector::Start;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::link::{Awaiting, Link, Node, NumberedLink, ReceiverLink, ReplyLink, RequestLink, SenderLink};
-use super::receiving::{News, READ_BYTES};
-use super::standing::{LARGEST_REQUEST, LINKS_OF_A_STRANGER};
-use super::{Conversation, not_allowed};
-use crate::access::Cover;
+use super::authentication::{MAX_ACCEPTED_LINKS_UNAUTHENTICATED, MAX_REQUEST_BYTES};
+use super::link::{
+    Link, Node, NumberedLink, PendingSender, ReceiverLink, ReplyLink, RequestLink, SenderLink,
+};
+use super::outbound::{READ_BYTES, ReceiverEvent};
+use super::{ConnectionTask, not_allowed};
+use crate::access::GrantRef;
 use crate::admission::Stage;
+use crate::error_mapping::{entity, hub_refusal, open_refusal};
 use crate::idempotence::{self, Commit};
-use crate::refusals::{entity, of_hub, of_open};
 
 /// Requests that a peer may send before they are settled.
 const REQUEST_CREDIT: u32 = 50;
@@ -37,7 +39,7 @@ const RECEIVER_NAMES: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft
 const RUNTIME_METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
 const TRACKING_ID: &str = "com.microsoft:tracking-id";
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(super) fn on_attach(&mut self, session: SessionId, link: LinkId, attach: Attach) {
         if let Err(refusal) = self.check_attach(&attach) {
             return self.refuse(link, refusal, None);
@@ -62,13 +64,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         match (node, attach.role) {
             (Some(node), Role::Sender) => {
                 self.ticket.advance(Stage::Attached);
-                self.accept(link, &attach, LARGEST_REQUEST, []);
+                self.accept(link, &attach, MAX_REQUEST_BYTES, []);
                 self.driver.connection().grant(link, REQUEST_CREDIT);
                 self.links.insert(link, Link::Request(RequestLink { node, session }));
             }
             (Some(node), Role::Receiver) => {
                 let target = attach.target.as_ref().and_then(|target| target.address.clone());
-                self.accept(link, &attach, LARGEST_REQUEST, []);
+                self.accept(link, &attach, MAX_REQUEST_BYTES, []);
                 let reply =
                     ReplyLink { node, session, target, waiting: VecDeque::new(), waiting_since: None };
                 self.links.insert(link, Link::Reply(reply));
@@ -98,8 +100,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             );
             return Err(Refusal::new(Condition::InvalidField, text));
         }
-        if !self.ticket.is_admitted() && self.links.len() >= LINKS_OF_A_STRANGER {
-            let text = format!("Without a token a connection has at most {LINKS_OF_A_STRANGER} links.");
+        if !self.ticket.is_admitted() && self.links.len() >= MAX_ACCEPTED_LINKS_UNAUTHENTICATED {
+            let text = format!(
+                "Without a token a connection has at most {MAX_ACCEPTED_LINKS_UNAUTHENTICATED} links."
+            );
             return Err(Refusal::new(Condition::ResourceLimitExceeded, text));
         }
         Ok(())
@@ -127,10 +131,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// Answers a link that had to wait, unless it was detached meanwhile.
-    pub(super) fn on_settled(&mut self, link: LinkId, attach: Attach) {
-        let Some(Link::Awaiting(awaiting)) = self.forget_link(link) else { return };
-        if let Err(refusal) = self.attach_sender(link, attach, &awaiting.address) {
-            self.refuse(link, refusal, Some(&awaiting.address));
+    pub(super) fn on_producer_settled(&mut self, link: LinkId, attach: Attach) {
+        let Some(Link::PendingSender(pending)) = self.forget_link(link) else { return };
+        if let Err(refusal) = self.attach_sender(link, attach, &pending.address) {
+            self.refuse(link, refusal, Some(&pending.address));
         }
     }
 
@@ -140,7 +144,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Address::Partition { partition, .. } => Some(*partition),
             _ => return Err(not_allowed("Events are sent to a hub or to one of its partitions.")),
         };
-        let (hub, cover) = self.hub_for(Claims::SEND, address, partition)?;
+        let (hub, grant) = self.hub_for(Claims::SEND, address, partition)?;
         let desired = attach.desired_capabilities.as_ref();
         let idempotent = desired.is_some_and(|desired| desired.has_name(idempotence::CAPABILITY));
         let numbered = match (idempotent, partition) {
@@ -163,31 +167,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             }
         };
         let properties = numbered.as_ref().map(|numbered| numbered.producer.properties());
-        let limit = self.shared.hubs.of(&hub).max_event_bytes;
+        let limit = self.shared.hub_info.get(&hub).max_event_bytes;
         self.accept(link, &attach, limit, properties.into_iter().flatten());
         self.driver.connection().grant(link, SENDER_CREDIT);
         let producer = hub.producer();
-        let sender = SenderLink { address: address.clone(), cover, producer, partition, numbered };
+        let sender = SenderLink { address: address.clone(), grant, producer, partition, numbered };
         self.links.insert(link, Link::Sender(sender));
-        self.look_at_timer = true;
+        self.timer_is_stale = true;
         Ok(())
     }
 
     /// Answers a sender after the earlier batches of its producer are settled.
     fn attach_later(&mut self, link: LinkId, attach: Attach, address: Address, commit: Commit) {
         let attach = Box::new(attach);
-        let abort = self.wait_for_news(async move {
+        let abort = self.push_receiver_event(async move {
             commit.settled().await;
-            News::Settled { link, attach }
+            ReceiverEvent::ProducerSettled { link, attach }
         });
-        self.links.insert(link, Link::Awaiting(Awaiting { address, abort }));
+        self.links.insert(link, Link::PendingSender(PendingSender { address, abort }));
     }
 
     fn attach_receiver(&mut self, link: LinkId, attach: Attach, address: &Address) -> Result<(), Refusal> {
         let Address::Consumer { group, partition, .. } = address else {
             return Err(not_allowed("Events are received from a partition, within a consumer group."));
         };
-        let (hub, cover) = self.hub_for(Claims::LISTEN, address, Some(*partition))?;
+        let (hub, grant) = self.hub_for(Claims::LISTEN, address, Some(*partition))?;
         let filter = attach.source.as_ref().and_then(|source| source.filter.as_ref());
         let start = Start::from_filter(filter.map(Encoded::as_bytes).unwrap_or_default())
             .map_err(|invalid| Refusal::from(&invalid))?;
@@ -204,34 +208,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         let name = known_name(name).to_owned();
         let desired = attach.desired_capabilities.as_ref();
         let metrics = desired.is_some_and(|desired| desired.has_name(RUNTIME_METRICS));
-        let ask = Ask { group: group.clone(), partition: *partition, start, epoch, name };
+        let spec = ReceiverSpec { group: group.clone(), partition: *partition, start, epoch, name };
         let entity = entity(self.shared.namespace.name(), address);
         let opening = {
             let (hub, log_reads) = (hub.clone(), self.shared.log_reads.clone());
             async move {
                 // A position by time has to be searched in the log.
-                let by_time = matches!(ask.start, Start::EnqueuedTime { .. });
-                let _turn = if by_time { log_reads.acquire_owned().await.ok() } else { None };
-                let opened = ask.open(&hub).await.map_err(|error| of_open(&error, &entity));
-                News::Opened { link, attach: Box::new(attach), opened }
+                let by_time = matches!(spec.start, Start::EnqueuedTime { .. });
+                let _permit = if by_time { log_reads.acquire_owned().await.ok() } else { None };
+                let opened = spec.open(&hub).await.map_err(|error| open_refusal(&error, &entity));
+                ReceiverEvent::Opened { link, attach: Box::new(attach), opened }
             }
         };
-        let state = self.wait_for(opening);
+        let state = self.start_polling(opening);
         let receiver = ReceiverLink {
             address: address.clone(),
-            cover,
+            grant,
             hub,
             metrics,
             state,
-            in_line: None,
+            queued_for: None,
             reads_log: false,
-            log_turn: None,
+            kept_log_permits: None,
             draining: false,
             held: self.held.charge(),
-            lookout: None,
+            idle_probe: None,
         };
         self.links.insert(link, Link::Receiver(Box::new(receiver)));
-        self.look_at_timer = true;
+        self.timer_is_stale = true;
         Ok(())
     }
 
@@ -241,23 +245,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         needed: Claims,
         address: &Address,
         partition: Option<PartitionId>,
-    ) -> Result<(Hub, Cover), Refusal> {
+    ) -> Result<(Hub, GrantRef), Refusal> {
         let namespace = &self.shared.namespace;
         // Before the lookup, so that an unauthorized peer does not learn whether a hub exists.
-        let cover = self.access.check(needed, address, Cover::default(), namespace.name(), self.moment())?;
+        let grant =
+            self.access.check(needed, address, GrantRef::default(), namespace.name(), self.moment())?;
         let name = address.hub().map(|hub| hub.as_str()).unwrap_or_default();
         let found = namespace.hub(name);
-        let hub = found.map_err(|error| of_hub(&error, &entity(namespace.name(), address)))?;
+        let hub = found.map_err(|error| hub_refusal(&error, &entity(namespace.name(), address)))?;
         let partitions = hub.partition_count();
         match partition {
             Some(partition) if partition.0 >= partitions => Err(texts::no_such_partition(partitions)),
-            _ => Ok((hub, cover)),
+            _ => Ok((hub, grant)),
         }
     }
 }
 
 /// The parameters of a receiver to open.
-struct Ask {
+struct ReceiverSpec {
     group: ConsumerGroup,
     partition: PartitionId,
     start: Start,
@@ -265,7 +270,7 @@ struct Ask {
     name: String,
 }
 
-impl Ask {
+impl ReceiverSpec {
     async fn open(self, hub: &Hub) -> Result<ephor_hub::HubReceiver, ephor_core::source::OpenError> {
         let last = hub.partition_properties(self.partition).await?.last.map(|last| last.sequence);
         let request = OpenRequest {

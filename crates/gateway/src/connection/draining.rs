@@ -5,16 +5,16 @@ use ephor_amqp::connection::LinkId;
 use futures_util::{FutureExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Conversation;
+use super::ConnectionTask;
 use super::link::Link;
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Notes a receiver whose peer drains its credit, if it may have nothing more to send. Queued receivers,
     /// and those that read the log, have something to send.
-    pub(super) fn look_if_drained(&mut self, link: LinkId) {
+    pub(super) fn check_drained(&mut self, link: LinkId) {
         if let Some(Link::Receiver(found)) = self.links.get(&link)
             && found.draining
-            && found.in_line.is_none()
+            && found.queued_for.is_none()
             && !found.reads_log
         {
             self.draining.insert(link);
@@ -24,10 +24,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Sends what there is to draining receivers, and returns the rest of their credit.
     pub(super) fn drain(&mut self) {
         /// At most this many events of receivers are handled before the peer's turn comes.
-        const MOST_NEWS: usize = 64;
-        for _ in 0..MOST_NEWS {
-            match self.news.next().now_or_never().flatten() {
-                Some(Ok(news)) => self.on_news(news),
+        const MAX_RECEIVER_EVENTS: usize = 64;
+        for _ in 0..MAX_RECEIVER_EVENTS {
+            match self.receiver_events.next().now_or_never().flatten() {
+                Some(Ok(event)) => self.on_receiver_event(event),
                 Some(Err(_)) => {}
                 None => break,
             }
@@ -38,7 +38,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 found.draining = false;
                 self.driver.connection().drained(link);
             } else {
-                self.look_if_drained(link);
+                self.check_drained(link);
             }
         }
     }

@@ -16,22 +16,22 @@ use ephor_hub::HubReceiver;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Conversation;
-use super::lines::Line;
-use super::link::{Link, Reading};
-use super::receiving::{ASKED_AT_ONCE, News, READ_BYTES};
+use super::ConnectionTask;
+use super::blocked_queues::BlockedOn;
+use super::link::{Link, ReceiverState};
+use super::outbound::{MAX_CONCURRENT_POLLS, READ_BYTES, ReceiverEvent};
 use super::tally::Charge;
 
 /// The bytes that one read of the log may bring. A receiver of a hub with larger events takes several
 /// permits.
-const BYTES_OF_A_READ: u64 = 1 << 20;
+const LOG_READ_BYTES: u64 = 1 << 20;
 
 /// At most this many receivers of all connections read the log at once: each takes a blocking thread, and
 /// there are a few hundred for everything that blocks.
-pub(crate) const LOG_READS_AT_ONCE: usize = 64;
+pub(crate) const MAX_CONCURRENT_LOG_READS: usize = 64;
 
 /// Permits to read the log: some of the connection's, and one of the gateway's.
-pub(super) struct LogTurn {
+pub(super) struct LogReadPermits {
     ours: Option<OwnedSemaphorePermit>,
     all: Option<OwnedSemaphorePermit>,
     /// The bytes that the read may bring, and those that it does bring once that is known. It is 0 while the
@@ -39,7 +39,7 @@ pub(super) struct LogTurn {
     brings: Charge,
 }
 
-impl LogTurn {
+impl LogReadPermits {
     /// Waits for `count` permits of the connection, unless some were kept, and then for one of the gateway.
     /// Neither semaphore is ever closed.
     async fn take(
@@ -54,7 +54,7 @@ impl LogTurn {
             None => ours.acquire_many_owned(count).await.ok(),
         };
         let all = all.acquire_owned().await.ok();
-        brings.set(count as usize * BYTES_OF_A_READ as usize);
+        brings.set(count as usize * LOG_READ_BYTES as usize);
         Self { ours, all, brings }
     }
 }
@@ -66,36 +66,36 @@ fn growing(mut brings: Charge) -> impl FnMut(usize) + Send + 'static {
     move |bytes| brings.set(bytes.max(least))
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Waits for permits to read the log: first those of this connection, then one of the gateway's.
     pub(super) fn wait_for_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
-        let kept = found.log_turn.take();
+        let kept = found.kept_log_permits.take();
         // Queued receivers were here before, and would have to read as well.
-        if kept.is_none() && self.lines.waits_for_room() && !self.asked.contains(&link) {
-            if found.in_line.is_none() {
-                found.in_line = Some(Line::Room);
-                self.lines.join_room(link);
+        if kept.is_none() && self.queues.waits_for_room() && !self.polling.contains(&link) {
+            if found.queued_for.is_none() {
+                found.queued_for = Some(BlockedOn::Room);
+                self.queues.enqueue_for_room(link);
             }
-            let state = self.stay_idle(link, receiver);
+            let state = self.wait_blocked(link, receiver);
             if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
                 found.state = state;
             }
             return;
         }
-        let largest = self.shared.hubs.of(&found.hub).max_event_bytes;
-        let count = largest.div_ceil(BYTES_OF_A_READ).clamp(1, ASKED_AT_ONCE as u64) as u32;
+        let largest = self.shared.hub_info.get(&found.hub).max_event_bytes;
+        let count = largest.div_ceil(LOG_READ_BYTES).clamp(1, MAX_CONCURRENT_POLLS as u64) as u32;
         let (ours, all) = (self.log_reads.clone(), self.shared.log_reads.clone());
-        let turn = LogTurn::take(kept, ours, count, all, self.reading.charge());
-        let state = self.wait_for(async move {
+        let permits = LogReadPermits::take(kept, ours, count, all, self.reading.charge());
+        let state = self.start_polling(async move {
             let ended = tokio::select! {
                 biased;
                 error = receiver.disconnected() => Err(error),
-                turn = turn => Ok(turn),
+                permits = permits => Ok(permits),
             };
             match ended {
-                Ok(turn) => News::Turn { link, receiver, turn },
-                Err(error) => News::Batch { link, receiver, batch: Err(error) },
+                Ok(permits) => ReceiverEvent::LogPermits { link, receiver, permits },
+                Err(error) => ReceiverEvent::Batch { link, receiver, batch: Err(error) },
             }
         });
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
@@ -105,23 +105,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Reads the log, unless the events would only be given back. The permits are released when the log has
     /// been read, also if the link is gone by then.
-    pub(super) fn read_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>, turn: LogTurn) {
+    pub(super) fn read_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>, permits: LogReadPermits) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         found.reads_log = false;
         let obstacle = self.driver.connection().obstacle(link, true);
         let room = Sent::Blocked(Blocked::Room);
         match obstacle {
-            Some(obstacle) if obstacle != room => return self.ask(link, receiver),
-            Some(_) if self.is_holding_much() => return self.keep_log_turn(link, receiver, turn.ours),
+            Some(obstacle) if obstacle != room => return self.poll_events(link, receiver),
+            Some(_) if self.is_holding_much() => return self.keep_log_permits(link, receiver, permits.ours),
             _ => {}
         }
         if !self.share.admit(READ_BYTES) {
-            return self.keep_log_turn(link, receiver, turn.ours);
+            return self.keep_log_permits(link, receiver, permits.ours);
         }
-        let LogTurn { ours, all, brings } = turn;
-        let state = self.wait_for(async move {
+        let LogReadPermits { ours, all, brings } = permits;
+        let state = self.start_polling(async move {
             let read = receiver.read_older((ours, all), growing(brings)).await;
-            News::Read { link, receiver, read }
+            ReceiverEvent::LogRead { link, receiver, read }
         });
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
             (found.state, found.reads_log) = (state, true);
@@ -130,47 +130,52 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     /// Keeps the permit of the connection, because there is no room for what the read would bring. Nobody
     /// overtakes it.
-    fn keep_log_turn(
+    fn keep_log_permits(
         &mut self,
         link: LinkId,
         receiver: Box<HubReceiver>,
-        turn: Option<OwnedSemaphorePermit>,
+        permits: Option<OwnedSemaphorePermit>,
     ) {
-        let state = self.stay_idle(link, receiver);
+        let state = self.wait_blocked(link, receiver);
         if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
-            (found.state, found.log_turn) = (state, turn);
+            (found.state, found.kept_log_permits) = (state, permits);
             self.log_readers.push(link);
         }
     }
 
-    pub(super) fn has_log_turn(&self, link: LinkId) -> bool {
-        matches!(self.links.get(&link), Some(Link::Receiver(found)) if found.log_turn.is_some())
+    pub(super) fn has_log_permits(&self, link: LinkId) -> bool {
+        matches!(self.links.get(&link), Some(Link::Receiver(found)) if found.kept_log_permits.is_some())
     }
 
     /// Continues with a permit that was kept. It is released if anything else than room is missing, so that
     /// others can read.
-    pub(super) fn use_log_turn(&mut self, link: LinkId, receiver: Box<HubReceiver>, obstacle: Option<Sent>) {
+    pub(super) fn use_log_permits(
+        &mut self,
+        link: LinkId,
+        receiver: Box<HubReceiver>,
+        obstacle: Option<Sent>,
+    ) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         match obstacle {
             None => self.wait_for_log(link, receiver),
             Some(Sent::Blocked(Blocked::Room)) => {
-                let turn = found.log_turn.take();
-                self.keep_log_turn(link, receiver, turn);
+                let permits = found.kept_log_permits.take();
+                self.keep_log_permits(link, receiver, permits);
             }
             Some(obstacle) => {
-                found.log_turn = None;
-                self.wait_in_line(link, receiver, &obstacle);
+                found.kept_log_permits = None;
+                self.wait_in_queue(link, receiver, &obstacle);
             }
         }
     }
 
     /// There is room: receivers that keep their permit read, or find what else they lack.
-    pub(super) fn call_log_readers(&mut self) {
+    pub(super) fn resume_log_readers(&mut self) {
         for link in std::mem::take(&mut self.log_readers) {
             if let Some(Link::Receiver(found)) = self.links.get_mut(&link)
-                && matches!(found.state, Reading::Idle { .. })
+                && matches!(found.state, ReceiverState::Blocked { .. })
             {
-                found.go_on();
+                found.resume();
             }
         }
     }
@@ -183,9 +188,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     ) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
         found.reads_log = false;
-        self.asked.retain(|asked| *asked != link);
+        self.polling.retain(|polling| *polling != link);
         match read {
-            Ok(()) => self.ask(link, receiver),
+            Ok(()) => self.poll_events(link, receiver),
             Err(error) => self.on_receiver_ended(link, &error),
         }
     }
@@ -200,12 +205,12 @@ mod tests {
 
     #[test]
     fn a_large_frame_counts_as_what_it_is_while_it_is_read() {
-        let (ours, all) = (Arc::new(Semaphore::new(ASKED_AT_ONCE)), Arc::new(Semaphore::new(1)));
+        let (ours, all) = (Arc::new(Semaphore::new(MAX_CONCURRENT_POLLS)), Arc::new(Semaphore::new(1)));
         let reading = Tally::default();
-        let turn = LogTurn::take(None, ours, 1, all, reading.charge()).now_or_never().unwrap();
-        let mut loading = growing(turn.brings);
+        let permits = LogReadPermits::take(None, ours, 1, all, reading.charge()).now_or_never().unwrap();
+        let mut loading = growing(permits.brings);
         loading(1_000);
-        assert_eq!(reading.get(), BYTES_OF_A_READ as usize, "that was set aside");
+        assert_eq!(reading.get(), LOG_READ_BYTES as usize, "that was set aside");
         loading(20 << 20);
         assert_eq!(reading.get(), 20 << 20);
         drop(loading);
@@ -213,19 +218,23 @@ mod tests {
     }
 
     #[test]
-    fn only_who_reads_counts_and_not_who_waits_for_its_turn() {
-        let (ours, all) = (Arc::new(Semaphore::new(ASKED_AT_ONCE)), Arc::new(Semaphore::new(1)));
+    fn only_receivers_that_read_count_and_not_those_that_wait_for_permits() {
+        let (ours, all) = (Arc::new(Semaphore::new(MAX_CONCURRENT_POLLS)), Arc::new(Semaphore::new(1)));
         let reading = Tally::default();
-        let take = || Box::pin(LogTurn::take(None, ours.clone(), 2, all.clone(), reading.charge()));
+        let take = || Box::pin(LogReadPermits::take(None, ours.clone(), 2, all.clone(), reading.charge()));
         let first = take().now_or_never().unwrap();
-        assert_eq!(reading.get(), 2 * BYTES_OF_A_READ as usize);
+        assert_eq!(reading.get(), 2 * LOG_READ_BYTES as usize);
         let mut second = take();
         assert!(second.as_mut().now_or_never().is_none());
-        assert_eq!(ours.available_permits(), ASKED_AT_ONCE - 4, "it has the connection's turns already");
-        assert_eq!(reading.get(), 2 * BYTES_OF_A_READ as usize);
+        assert_eq!(
+            ours.available_permits(),
+            MAX_CONCURRENT_POLLS - 4,
+            "it has the connection's permits already"
+        );
+        assert_eq!(reading.get(), 2 * LOG_READ_BYTES as usize);
         drop(first);
         assert_eq!(reading.get(), 0);
         drop(second.now_or_never().unwrap());
-        assert_eq!((reading.get(), ours.available_permits()), (0, ASKED_AT_ONCE));
+        assert_eq!((reading.get(), ours.available_permits()), (0, MAX_CONCURRENT_POLLS));
     }
 }

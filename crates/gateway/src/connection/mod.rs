@@ -2,8 +2,8 @@
 //! the sends in flight.
 //!
 //! Directions are named from the peer's point of view. A *sender* is a link on which the peer sends (inbound:
-//! peer → hub, `sending.rs`); a *receiver* is a link on which the peer receives (outbound: hub → peer,
-//! `receiving.rs`).
+//! peer → hub, `inbound.rs`); a *receiver* is a link on which the peer receives (outbound: hub → peer,
+//! `outbound.rs`).
 //!
 //! ```text
 //! loop: shutdown, eviction ─ timer (expired tokens) ─ finished sends ─ events of receivers ─ the peer
@@ -11,38 +11,38 @@
 //! ```
 //!
 //! That is the order in which the loop polls. Outcomes of sends come before more work. Events of receivers
-//! ([`News`]) come before the peer because waiting output bounds them: when the peer does not read, receivers
+//! ([`ReceiverEvent`]) come before the peer because waiting output bounds them: when the peer does not read, receivers
 //! are not polled, and the peer's turn comes. While too much is on its way to the disk, nothing is read from
 //! the peer; output and heartbeats still go out.
 //!
 //! | file | owns |
 //! |---|---|
-//! | `standing.rs` | both directions: authentication: limits before and after the first valid token; expiry of tokens |
+//! | `authentication.rs` | both directions: limits before and after the first valid token; expiry of tokens |
 //! | `attach.rs` | both directions: the purpose of a link, and the checks before it is accepted |
-//! | `sending.rs` | inbound (peer → hub): deliveries on their way to the hub, and their outcomes |
-//! | `receiving.rs` | outbound (hub → peer): events on their way to the peer: credit, windows, room in the output |
+//! | `inbound.rs` | inbound (peer → hub): deliveries on their way to the hub, and their outcomes |
+//! | `outbound.rs` | outbound (hub → peer): events on their way to the peer: credit, windows, room in the output |
 //! | `log_reads.rs` | outbound: limits how many receivers read the log at a time |
 //! | `draining.rs` | outbound: receivers whose peer drains its credit |
-//! | `lines.rs` | outbound: FIFO queues of receivers that wait for room or a window |
+//! | `blocked_queues.rs` | outbound: FIFO queues of receivers that wait for room or a window |
 //! | `tally.rs` | outbound: sums of bytes that are read and held |
-//! | `memory.rs` | both directions: reports the connection's memory to the budget, and applies back-pressure |
+//! | `memory_usage.rs` | both directions: reports the connection's memory to the budget, and applies back-pressure |
 //! | `requests.rs` | inbound: requests to `$cbs` and `$management` |
 //! | `answers.rs` | outbound: their answers, until the peer takes them |
-//! | `ending.rs` | inbound: senders whose hub was closed or deleted |
+//! | `deleted_hubs.rs` | inbound: senders whose hub was closed or deleted |
 //! | `link.rs` | both directions: the state of a link |
 
 mod answers;
 mod attach;
+mod authentication;
+mod blocked_queues;
+mod deleted_hubs;
 mod draining;
-mod ending;
-mod lines;
+mod inbound;
 mod link;
 mod log_reads;
-mod memory;
-mod receiving;
+mod memory_usage;
+mod outbound;
 mod requests;
-mod sending;
-mod standing;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,24 +70,24 @@ use tokio::sync::{Semaphore, watch};
 use crate::access::{Access, Moment};
 use crate::admission::Ticket;
 use crate::budget::Share;
+use crate::error_mapping::{self, tracked};
 use crate::gateway::Shared;
-use crate::refusals::{self, tracked};
 use answers::WaitingAnswers;
-use lines::{Line, Lines};
-use link::Link;
-pub(crate) use log_reads::LOG_READS_AT_ONCE;
-use receiving::{ASKED_AT_ONCE, News, asking};
-use sending::Done;
+use blocked_queues::{BlockedOn, BlockedQueues};
+use inbound::Done;
+use link::{Link, count_polling};
+pub(crate) use log_reads::MAX_CONCURRENT_LOG_READS;
+use outbound::{MAX_CONCURRENT_POLLS, ReceiverEvent};
 use tally::Tally;
 
 /// The interval at which the wall clock is checked, which may jump, and at which receivers that hold unsent
 /// events are reported as alive. It is far shorter than the time after which the hub forgets a receiver.
-const LOOK_AFTER: Duration = Duration::from_secs(30);
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
-type NewsFuture = Pin<Box<dyn Future<Output = Result<News, Aborted>> + Send>>;
+type ReceiverEventFuture = Pin<Box<dyn Future<Output = Result<ReceiverEvent, Aborted>> + Send>>;
 
 /// The task of a connection, with all its state.
-pub(crate) struct Conversation<S> {
+pub(crate) struct ConnectionTask<S> {
     driver: Driver<S>,
     shared: Arc<Shared>,
     peer: SocketAddr,
@@ -102,11 +102,11 @@ pub(crate) struct Conversation<S> {
     /// In the order in which the deliveries came, which is the order of their outcomes.
     sends: FuturesOrdered<BoxFuture<'static, Done>>,
     bytes_in_flight: usize,
-    news: FuturesUnordered<NewsFuture>,
+    receiver_events: FuturesUnordered<ReceiverEventFuture>,
     /// Receivers that wait for room in the output, or for a session window.
-    lines: Lines<LinkId, SessionId>,
-    /// Receivers that were taken out of `lines` and may still be polling for events.
-    asked: Vec<LinkId>,
+    queues: BlockedQueues<LinkId, SessionId>,
+    /// Receivers that were taken out of `queues` and may still be polling for events.
+    polling: Vec<LinkId>,
     /// Permits of this connection to read the log.
     log_reads: Arc<Semaphore>,
     /// Receivers that keep their permit to read the log until there is room.
@@ -128,7 +128,7 @@ pub(crate) struct Conversation<S> {
     authorize_by: Monotonic,
     timer: Option<(Monotonic, BoxFuture<'static, ()>)>,
     /// Something changed that the timer may depend on.
-    look_at_timer: bool,
+    timer_is_stale: bool,
     /// The id that our refusals have in the peer's log and in ours.
     tracking: String,
 }
@@ -137,23 +137,23 @@ pub(crate) struct Conversation<S> {
 enum Turn {
     Stop,
     Evicted,
-    /// The connection is evicted: others need the memory of its incomplete deliveries.
-    Hoards,
-    /// The memory budget has room again.
+    /// The connection is evicted: others need the memory that its peer does not free.
+    EvictedForMemory,
+    /// The memory budget has room again, or may have.
     Relieved,
     Time,
     Done(Done),
-    News(Result<News, Aborted>),
+    ReceiverEvent(Result<ReceiverEvent, Aborted>),
     Event(Option<Event>),
     /// A receiver that is being drained has no more events.
     Drained,
     /// The next receiver of a queue may go on.
-    Line,
+    QueueReady,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(crate) fn new(shared: Arc<Shared>, stream: S, peer: SocketAddr, ticket: Ticket) -> Self {
-        let limits = standing::of_a_stranger(&shared.limits);
+        let limits = authentication::unauthenticated_limits(&shared.limits);
         let config =
             Config { limits, shared: shared.totals.clone(), ..Config::new(shared.container.clone()) };
         let sasl = ServerSasl { ask: !shared.policy.is_open(), ..ServerSasl::default() };
@@ -163,17 +163,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             driver: Driver::new(stream, connection),
             peer,
             ticket,
-            share: shared.budget.share(),
+            share: shared.budget.share(peer),
             waits: false,
             began: environment.now(),
             access: Access::new(shared.policy.clone(), shared.limits.tokens, shared.tokens.clone()),
             links: BTreeMap::new(),
             sends: FuturesOrdered::new(),
             bytes_in_flight: 0,
-            news: FuturesUnordered::new(),
-            lines: Lines::default(),
-            asked: Vec::new(),
-            log_reads: Arc::new(Semaphore::new(ASKED_AT_ONCE)),
+            receiver_events: FuturesUnordered::new(),
+            queues: BlockedQueues::default(),
+            polling: Vec::new(),
+            log_reads: Arc::new(Semaphore::new(MAX_CONCURRENT_POLLS)),
             log_readers: Vec::new(),
             reading: Tally::default(),
             held: Tally::default(),
@@ -184,7 +184,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             acknowledgement_delay: Duration::ZERO,
             authorize_by: environment.now() + shared.limits.time_to_authorize,
             timer: None,
-            look_at_timer: true,
+            timer_is_stale: true,
             tracking: format!("{:016x}{:016x}_G0", environment.random(), environment.random()),
             shared,
         }
@@ -193,25 +193,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     /// Serves the peer until one side closes the connection.
     pub(crate) async fn run(mut self, mut stopped: watch::Receiver<bool>) {
         loop {
-            if std::mem::take(&mut self.look_at_timer) {
+            if std::mem::take(&mut self.timer_is_stale) {
                 self.set_timer();
             }
             match self.turn(&mut stopped).await {
                 Turn::Stop => {
-                    let text = "The service is stopping; connect again.";
+                    let text = "The server is shutting down; reconnect.";
                     return self.stop(Error::new(condition::CONNECTION_FORCED, text)).await;
                 }
                 Turn::Evicted => {
-                    let text = "Too many connections have not shown a token, and this one has to go.";
-                    return self.go(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
+                    let text =
+                        "Too many connections are unauthenticated, and this one was closed to make room.";
+                    return self.close_now(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
                 }
-                Turn::Hoards => return self.go_for_others().await,
+                Turn::EvictedForMemory => return self.close_for_memory().await,
                 Turn::Time => self.on_time(),
                 Turn::Done(done) => self.on_done(done),
-                Turn::News(Ok(news)) => self.on_news(news),
-                Turn::News(Err(Aborted)) => {}
+                Turn::ReceiverEvent(Ok(event)) => self.on_receiver_event(event),
+                Turn::ReceiverEvent(Err(Aborted)) => {}
                 Turn::Event(Some(event)) => {
-                    let pause = self.pause_behind(&event);
+                    let pause = self.pause_after(&event);
                     self.on_event(event);
                     if let Some(pause) = pause {
                         pause.await;
@@ -222,17 +223,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
                 Turn::Relieved => {
                     self.share.take_relief();
                     // The usage that the budget knows may be old, and other connections may have been faster.
-                    self.account();
+                    self.report_memory();
                     if !self.share.waits() {
-                        self.on_room(Line::Room);
+                        self.on_room(BlockedOn::Room);
                     }
                 }
-                Turn::Line => self.advance_lines(),
+                Turn::QueueReady => self.advance_queues(),
             }
             if !self.draining.is_empty() {
                 self.drain();
             }
-            self.account();
+            self.report_memory();
             self.report_refused();
         }
     }
@@ -253,21 +254,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         // Both are polled whenever the task wakes, because the state of receivers changes without a
         // notification.
         let drained = poll_fn(|_| ready(draining.iter().any(at_the_end)));
-        let asked = &self.asked;
-        let line = poll_fn(|_| ready(asking(asked, links) < ASKED_AT_ONCE));
+        let polling = &self.polling;
+        let queue_ready = poll_fn(|_| ready(count_polling(polling, links) < MAX_CONCURRENT_POLLS));
         let waits = self.share.waits();
         tokio::select! {
             biased;
             // The same if the sender of the signal was dropped.
             _ = stopped.wait_for(|stopped| *stopped) => Turn::Stop,
             () = self.ticket.evicted(), if !admitted => Turn::Evicted,
-            () = self.share.evicted() => Turn::Hoards,
-            () = self.share.relieved(), if waits => Turn::Relieved,
+            () = self.share.evicted() => Turn::EvictedForMemory,
+            () = memory_usage::relieved(&self.share, &*self.shared.environment), if waits => Turn::Relieved,
             () = time => Turn::Time,
             Some(done) = self.sends.next(), if !self.sends.is_empty() => Turn::Done(done),
-            Some(news) = self.news.next(), if !self.news.is_empty() => Turn::News(news),
+            Some(event) = self.receiver_events.next(), if !self.receiver_events.is_empty() => {
+                Turn::ReceiverEvent(event)
+            }
             () = drained, if !draining.is_empty() => Turn::Drained,
-            () = line, if self.lines.is_ready() => Turn::Line,
+            () = queue_ready, if self.queues.is_ready() => Turn::QueueReady,
             // Also while reading is paused: output and heartbeats go out.
             event = self.driver.next() => Turn::Event(event),
         }
@@ -277,7 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     async fn stop(mut self, why: Error) {
         // Receivers end first, so that a successor need not wait.
         self.links.retain(|_, link| !matches!(link, Link::Receiver(_)));
-        self.news.clear();
+        self.receiver_events.clear();
         while let Some(done) = self.sends.next().await {
             self.on_done(done);
         }
@@ -286,8 +289,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     }
 
     /// Closes the connection, and does not wait for the peer, because others need the place.
-    async fn go(mut self, why: Error) {
-        tracing::debug!(peer = %self.peer, error = %why, "a connection has to go");
+    async fn close_now(mut self, why: Error) {
+        tracing::debug!(peer = %self.peer, error = %why, "evicting a connection");
         self.driver.connection().close(Some(why));
         self.driver.write_now().await;
     }
@@ -299,11 +302,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Event::AttachRequested { session, link, attach } => self.on_attach(session, link, *attach),
             Event::Delivery(delivery) => self.on_delivery(delivery),
             Event::Credit { link, drain } => self.on_credit(link, drain),
-            Event::Room => self.on_room(Line::Room),
-            Event::Window { session } => self.on_room(Line::Window(session)),
+            Event::Room => self.on_room(BlockedOn::Room),
+            Event::Window { session } => self.on_room(BlockedOn::Window(session)),
             Event::Detached { link, error } => {
                 if let Some(error) = error {
-                    tracing::debug!(peer = %self.peer, %error, "a link was detached");
+                    tracing::debug!(peer = %self.peer, %error, "link detached");
                 }
                 self.forget_answers(link);
                 self.forget_link(link);
@@ -323,19 +326,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     fn on_closed(&mut self, closed: &Closed) {
         match closed {
             Closed::Failed(error) => {
-                if let Some(muffled) = self.shared.noise.connections.hear(self.shared.environment.now()) {
+                if let Some(suppressed) =
+                    self.shared.log_limits.connections.allow(self.shared.environment.now())
+                {
                     let tracking = &self.tracking;
-                    tracing::info!(peer = %self.peer, tracking, %error, muffled, "a connection was closed");
+                    tracing::info!(peer = %self.peer, tracking, %error, suppressed, "connection failed");
                 }
             }
-            closed => tracing::debug!(peer = %self.peer, ?closed, "a connection ended"),
+            closed => tracing::debug!(peer = %self.peer, ?closed, "connection ended"),
         }
         // The hub's receivers are released at once. Sends go on, but their outcomes are not reported to
         // anybody.
         self.links.clear();
-        self.news.clear();
-        self.lines.clear();
-        self.asked.clear();
+        self.receiver_events.clear();
+        self.queues.clear();
+        self.polling.clear();
         self.log_readers.clear();
         self.blocked_replies.clear();
         self.answers = WaitingAnswers::default();
@@ -359,9 +364,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
 
     fn refuse(&mut self, link: LinkId, refusal: Refusal, address: Option<&Address>) {
         let error = self.error(refusal, address);
-        if let Some(muffled) = self.shared.noise.links.hear(self.shared.environment.now()) {
+        if let Some(suppressed) = self.shared.log_limits.links.allow(self.shared.environment.now()) {
             let tracking = &self.tracking;
-            tracing::info!(peer = %self.peer, tracking, %error, muffled, "a link was refused");
+            tracing::info!(peer = %self.peer, tracking, %error, suppressed, "link refused");
         }
         self.driver.connection().refuse(link, error);
     }
@@ -370,9 +375,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
     fn detach(&mut self, link: LinkId, refusal: Refusal) {
         let Some(found) = self.forget_link(link) else { return };
         let error = self.error(refusal, found.address());
-        if let Some(muffled) = self.shared.noise.links.hear(self.shared.environment.now()) {
+        if let Some(suppressed) = self.shared.log_limits.links.allow(self.shared.environment.now()) {
             let tracking = &self.tracking;
-            tracing::info!(peer = %self.peer, tracking, %error, muffled, "a link was detached");
+            tracing::info!(peer = %self.peer, tracking, %error, suppressed, "link detached");
         }
         self.driver.connection().detach(link, Some(error));
     }
@@ -389,5 +394,5 @@ fn not_allowed(text: &str) -> Refusal {
 
 /// A rejected delivery.
 fn rejected(refusal: &Refusal) -> ephor_amqp::performative::Outcome {
-    ephor_amqp::performative::Outcome::rejected(refusals::error(refusal))
+    ephor_amqp::performative::Outcome::rejected(error_mapping::amqp_error(refusal))
 }

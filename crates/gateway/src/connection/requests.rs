@@ -17,19 +17,19 @@ use ephor_wire::management::{HubDescription, PartitionDescription, Query};
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Conversation;
+use super::ConnectionTask;
 use super::answers::WaitingAnswers;
+use super::inbound::{DELIVERY_OVERHEAD, Done};
 use super::link::{Link, Node, ReplyLink, RequestLink};
-use super::sending::{AROUND_A_DELIVERY, Done};
-use crate::facts::identity;
-use crate::refusals::{entity, of_hub};
+use crate::error_mapping::{entity, hub_refusal};
+use crate::hub_info_cache::identity;
 
 /// At most this many answers wait for credit on one link. If there are more, the link is detached.
-const MOST_WAITING: usize = 64;
+const MAX_WAITING_ANSWERS: usize = 64;
 
 /// At most this many bytes of answers wait for credit on one connection.
-const WAITING_BYTES: usize = 1 << 20;
-const WAITING_BYTES_OF_A_STRANGER: usize = 32 << 10;
+const MAX_WAITING_BYTES: usize = 1 << 20;
+const MAX_WAITING_BYTES_UNAUTHENTICATED: usize = 32 << 10;
 
 /// The credit for requests is granted again when it falls below this.
 const LOW_CREDIT: u32 = 25;
@@ -44,7 +44,7 @@ pub(super) struct Reply {
     message: Vec<u8>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(super) fn on_request(&mut self, delivery: &Delivery, not_before: Monotonic) {
         let Some(Link::Request(RequestLink { node, session })) = self.links.get(&delivery.link) else {
             return;
@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         };
         let pause = self.pause(not_before);
         let done =
-            Done { link, delivery: id, outcome, bytes: delivery.payload.len() + AROUND_A_DELIVERY, reply };
+            Done { link, delivery: id, outcome, bytes: delivery.payload.len() + DELIVERY_OVERHEAD, reply };
         self.bytes_in_flight += done.bytes;
         self.sends.push_back(Box::pin(async move {
             if let Some(pause) = pause {
@@ -86,9 +86,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
             Node::Management { hub } => self.describe(hub.as_ref(), request, into),
         };
         if let Err(refusal) = answered {
-            if let Some(muffled) = self.shared.noise.requests.hear(self.shared.environment.now()) {
+            if let Some(suppressed) = self.shared.log_limits.requests.allow(self.shared.environment.now()) {
                 let (condition, text) = (&refusal.condition, &refusal.text);
-                tracing::info!(peer = %self.peer, ?node, %condition, text, muffled, "a request was refused");
+                tracing::info!(peer = %self.peer, ?node, %condition, text, suppressed, "request refused");
             }
             match node {
                 Node::Cbs => cbs::write_refused(request.id.as_ref(), &refusal, into),
@@ -117,12 +117,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         self.access.check_description(name, request.security_token, namespace.name(), self.moment())?;
         let address = Address::Hub { hub: name.clone() };
         let found = namespace.hub(name.as_str());
-        let hub = found.map_err(|error| of_hub(&error, &entity(namespace.name(), &address)))?;
+        let hub = found.map_err(|error| hub_refusal(&error, &entity(namespace.name(), &address)))?;
         let id = request.id.as_ref();
         match query {
             Query::Hub { .. } => {
                 let (partitions, log) = identity(&hub);
-                let created_at = self.shared.hubs.of(&hub).created_at;
+                let created_at = self.shared.hub_info.get(&hub).created_at;
                 HubDescription { hub: hub.name().clone(), created_at, partitions, log }.write(id, into);
             }
             Query::Partition { partition, .. } => {
@@ -149,15 +149,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<S> {
         // The link that the request names, or else the last that fits: not all SDKs name it correctly.
         let found = replies().find(|(_, link)| named(link)).or_else(|| replies().next_back());
         let Some((id, _)) = found else {
-            return tracing::debug!(peer = %self.peer, node = ?reply.node, "nobody takes the answer to a request");
+            return tracing::debug!(peer = %self.peer, node = ?reply.node, "no link takes the response to a request");
         };
         let Some(Link::Reply(link)) = self.links.get_mut(&id) else { return };
         let bytes = WaitingAnswers::size(&reply.message);
-        let most = if self.ticket.is_admitted() { WAITING_BYTES } else { WAITING_BYTES_OF_A_STRANGER };
-        if link.waiting.len() >= MOST_WAITING || self.answers.bytes + bytes > most {
+        let max =
+            if self.ticket.is_admitted() { MAX_WAITING_BYTES } else { MAX_WAITING_BYTES_UNAUTHENTICATED };
+        if link.waiting.len() >= MAX_WAITING_ANSWERS || self.answers.bytes + bytes > max {
             let waiting = link.waiting.len();
             let text = format!(
-                "{waiting} answers wait for credit on this link, and more on others: take them first."
+                "{waiting} responses wait for credit on this link, and more on others: grant credit first."
             );
             self.forget_answers(id);
             return self.detach(id, Refusal::new(Condition::ResourceLimitExceeded, text));

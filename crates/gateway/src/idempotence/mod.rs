@@ -26,10 +26,10 @@ use ephor_core::ids::PartitionId;
 use ephor_hub::Hub;
 use ephor_wire::condition::{Condition, Refusal};
 
-use crate::facts::identity;
+use crate::hub_info_cache::identity;
 use sequence::NONE_YET;
 
-pub(crate) use producer::{Claimed, Commit, Numbered};
+pub(crate) use producer::{Claimed, Commit, NumberedProducer};
 
 /// The capability that a sender asks for. It is not offered to senders that do not ask.
 pub(crate) const CAPABILITY: &str = "com.microsoft:idempotent-producer";
@@ -39,9 +39,9 @@ const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
 
 /// The largest number of producers of one hub. Beyond it producers are forgotten: first those without a link,
 /// and of these the one that attached least recently.
-const MOST_PRODUCERS: usize = 4_096;
+const MAX_PRODUCERS: usize = 4_096;
 /// The largest number of hubs with known producers. Beyond it the least recently used one is forgotten.
-const MOST_HUBS: usize = 256;
+const MAX_HUBS: usize = 256;
 
 /// All idempotent producers, hub by hub, so that hubs do not affect each other.
 #[derive(Debug, Default)]
@@ -52,21 +52,21 @@ pub(crate) struct Producers {
 #[derive(Debug, Default)]
 struct Known {
     /// By the name of the hub's log; see [`scope`].
-    hubs: BTreeMap<String, Producing>,
+    hubs: BTreeMap<String, HubProducers>,
     /// Counts attaches, to find the least recently used.
     uses: u64,
 }
 
 /// The producers of one hub.
 #[derive(Debug, Default)]
-struct Producing {
+struct HubProducers {
     producers: BTreeMap<Name, Entry>,
     used: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
-    producer: Arc<Numbered>,
+    producer: Arc<NumberedProducer>,
     used: u64,
 }
 
@@ -82,15 +82,15 @@ impl Producers {
         partition: PartitionId,
         properties: Option<&Encoded>,
         random: impl Fn() -> u64,
-    ) -> Result<(Arc<Numbered>, i16), Refusal> {
-        let asked = Asked::read(properties)?;
+    ) -> Result<(Arc<NumberedProducer>, i16), Refusal> {
+        let asked = LinkProperties::read(properties)?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.uses += 1;
         let used = known.uses;
         let hub = known.hub(hub, used);
         let id = asked.id.unwrap_or_else(|| hub.fresh_id(partition, random));
-        let Asked { epoch, last, .. } = asked;
-        let made = || Arc::new(Numbered::new(id, epoch, last));
+        let LinkProperties { epoch, last, .. } = asked;
+        let made = || Arc::new(NumberedProducer::new(id, epoch, last));
         let entry = hub.producers.entry((id, partition)).or_insert_with(|| Entry { producer: made(), used });
         entry.used = used;
         let producer = entry.producer.clone();
@@ -103,20 +103,20 @@ impl Producers {
 
 /// The commit that an attaching producer has to wait for: a batch of an older epoch that is being written;
 /// or, if it brings no number, a batch in flight.
-pub(crate) fn awaited(producer: &Numbered, properties: Option<&Encoded>) -> Option<Commit> {
+pub(crate) fn awaited(producer: &NumberedProducer, properties: Option<&Encoded>) -> Option<Commit> {
     let brings_number =
         properties.and_then(|properties| properties.get(PRODUCER_SEQUENCE)?.integer()).is_some();
     producer.written_by_older().or_else(|| if brings_number { None } else { producer.pending() })
 }
 
 /// The link properties of an attaching sender.
-struct Asked {
+struct LinkProperties {
     id: Option<i64>,
     epoch: i16,
     last: i32,
 }
 
-impl Asked {
+impl LinkProperties {
     fn read(properties: Option<&Encoded>) -> Result<Self, Refusal> {
         let number = |name| properties?.get(name)?.integer();
         let (id, epoch, last) = (number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE));
@@ -134,8 +134,8 @@ impl Asked {
 }
 
 impl Known {
-    fn hub(&mut self, name: &str, used: u64) -> &mut Producing {
-        if !self.hubs.contains_key(name) && self.hubs.len() >= MOST_HUBS {
+    fn hub(&mut self, name: &str, used: u64) -> &mut HubProducers {
+        if !self.hubs.contains_key(name) && self.hubs.len() >= MAX_HUBS {
             let idle = self.hubs.iter().min_by_key(|(_, hub)| hub.used).map(|(name, _)| name.clone());
             idle.map(|name| self.hubs.remove(&name));
         }
@@ -145,7 +145,7 @@ impl Known {
     }
 }
 
-impl Producing {
+impl HubProducers {
     /// An id that no producer of this partition has. JavaScript can represent integers of 53 bits.
     fn fresh_id(&self, partition: PartitionId, random: impl Fn() -> u64) -> i64 {
         loop {
@@ -157,7 +157,7 @@ impl Producing {
     }
 
     fn forget_some(&mut self) {
-        while self.producers.len() > MOST_PRODUCERS {
+        while self.producers.len() > MAX_PRODUCERS {
             let in_use = |entry: &Entry| Arc::strong_count(&entry.producer) > 1;
             let least = self.producers.iter().min_by_key(|(_, entry)| (in_use(entry), entry.used));
             let Some(name) = least.map(|(name, _)| *name) else { return };
@@ -166,11 +166,11 @@ impl Producing {
     }
 }
 
-impl Numbered {
+impl NumberedProducer {
     /// The properties of the attach answer, beside the tracking id. Numbers in flight do not count yet: they
     /// may fail.
     pub(crate) fn properties(&self) -> [(&'static str, Value<'static>); 3] {
-        let (epoch, last) = self.standing();
+        let (epoch, last) = self.epoch_and_last_stored();
         [
             (PRODUCER_ID, Value::Long(self.id)),
             (PRODUCER_EPOCH, Value::Short(epoch)),

@@ -13,7 +13,7 @@
 //! before those numbers.
 //!
 //! A newer epoch fences the older ones: their queued batches are refused when the hub comes to them, and the
-//! newer one is not let in before the batches that are being written at that moment are settled. After that
+//! newer one is not accepted before the batches that are being written at that moment are settled. After that
 //! nothing of them is stored.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ type Outcome = Option<Result<(), SendError>>;
 
 /// A producer in one partition.
 #[derive(Debug)]
-pub(crate) struct Numbered {
+pub(crate) struct NumberedProducer {
     pub(super) id: i64,
     state: Mutex<State>,
 }
@@ -54,7 +54,7 @@ pub(crate) enum Claimed {
     Pending(Commit),
 }
 
-impl Numbered {
+impl NumberedProducer {
     /// A producer whose numbers up to `last` are stored.
     pub(super) fn new(id: i64, epoch: i16, last: i32) -> Self {
         let sequence = Sequence::stored_up_to(last);
@@ -74,7 +74,7 @@ impl Numbered {
     }
 
     /// Its epoch, and the number up to which everything is on disk.
-    pub(super) fn standing(&self) -> (i16, i32) {
+    pub(super) fn epoch_and_last_stored(&self) -> (i16, i32) {
         let state = self.lock();
         (state.epoch, state.sequence.last_stored())
     }
@@ -108,7 +108,7 @@ impl Numbered {
         if epoch < state.epoch {
             return Err(stolen(state.epoch));
         }
-        match state.sequence.look(first, count) {
+        match state.sequence.state_of(first, count) {
             Numbers::Next(start) => {
                 let (outcome, commit) = watch::channel(None);
                 state.sequence.claim(start, count, Commit(commit));
@@ -138,7 +138,7 @@ fn stolen(epoch: i16) -> Refusal {
 /// Numbers that are reserved for one batch. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    producer: Arc<Numbered>,
+    producer: Arc<NumberedProducer>,
     epoch: i16,
     start: i64,
     outcome: watch::Sender<Outcome>,

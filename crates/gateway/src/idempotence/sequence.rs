@@ -73,7 +73,7 @@ impl<P: Clone> Sequence<P> {
     }
 
     /// The state of `count` numbers that begin with `first` on the wire.
-    pub(super) fn look(&self, first: i32, count: i64) -> Numbers<P> {
+    pub(super) fn state_of(&self, first: i32, count: i64) -> Numbers<P> {
         let first = self.nearest(first);
         let end = first + count;
         let expected = self.expected();
@@ -164,40 +164,40 @@ mod tests {
 
     /// Claims the next numbers, with a letter as their handle.
     fn claim(sequence: &mut Sequence<char>, first: i32, count: i64, name: char) -> i64 {
-        let Numbers::Next(start) = sequence.look(first, count) else {
-            panic!("{first} does not come next: {:?}", sequence.look(first, count));
+        let Numbers::Next(start) = sequence.state_of(first, count) else {
+            panic!("{first} does not come next: {:?}", sequence.state_of(first, count));
         };
         sequence.claim(start, count, name);
         start
     }
 
     #[test]
-    fn what_is_on_its_way_is_not_stored_and_comes_not_again() {
+    fn what_is_in_flight_is_not_stored_twice() {
         let mut sequence = Sequence::stored_up_to(NONE_YET);
         let a = claim(&mut sequence, 0, 3, 'a');
         let b = claim(&mut sequence, 3, 2, 'b');
         assert_eq!(sequence.last_stored(), NONE_YET);
-        assert_eq!(sequence.look(0, 3), Numbers::Pending('a'));
-        assert_eq!(sequence.look(2, 2), Numbers::Pending('a'), "both, one after the other");
-        assert_eq!(sequence.look(4, 1), Numbers::Pending('b'));
+        assert_eq!(sequence.state_of(0, 3), Numbers::Pending('a'));
+        assert_eq!(sequence.state_of(2, 2), Numbers::Pending('a'), "both, one after the other");
+        assert_eq!(sequence.state_of(4, 1), Numbers::Pending('b'));
         assert_eq!(sequence.last_pending(), Some('b'));
         sequence.stored(a);
-        assert_eq!(sequence.look(0, 3), Numbers::Stored);
-        assert_eq!(sequence.look(2, 2), Numbers::Pending('b'));
+        assert_eq!(sequence.state_of(0, 3), Numbers::Stored);
+        assert_eq!(sequence.state_of(2, 2), Numbers::Pending('b'));
         assert_eq!(sequence.last_stored(), 2);
         sequence.stored(b);
-        assert_eq!((sequence.look(0, 5), sequence.last_stored()), (Numbers::Stored, 4));
+        assert_eq!((sequence.state_of(0, 5), sequence.last_stored()), (Numbers::Stored, 4));
         assert_eq!(sequence.last_pending(), None);
-        assert_eq!(sequence.look(5, 7), Numbers::Next(5));
+        assert_eq!(sequence.state_of(5, 7), Numbers::Next(5));
     }
 
     #[test]
     fn numbers_that_are_neither_new_nor_stored_are_out_of_order() {
         let mut sequence = Sequence::stored_up_to(9);
-        assert_eq!(sequence.look(11, 1), Numbers::OutOfOrder { last: 9 });
-        assert_eq!(sequence.look(8, 4), Numbers::OutOfOrder { last: 9 }, "half of it is new");
+        assert_eq!(sequence.state_of(11, 1), Numbers::OutOfOrder { last: 9 });
+        assert_eq!(sequence.state_of(8, 4), Numbers::OutOfOrder { last: 9 }, "half of it is new");
         claim(&mut sequence, 10, 5, 'a');
-        assert_eq!(sequence.look(20, 1), Numbers::OutOfOrder { last: 14 });
+        assert_eq!(sequence.state_of(20, 1), Numbers::OutOfOrder { last: 14 });
     }
 
     #[test]
@@ -210,9 +210,9 @@ mod tests {
         assert_eq!([a, b, c].map(|range| sequence.is_doomed(range)), [false, true, true]);
         sequence.stored(b);
         assert_eq!(sequence.last_stored(), NONE_YET);
-        assert_eq!(sequence.look(10, 10), Numbers::Stored, "though nothing before it is");
-        assert_eq!(sequence.look(30, 1), Numbers::OutOfOrder { last: NONE_YET });
-        assert_eq!(sequence.look(0, 20), Numbers::OutOfOrder { last: NONE_YET }, "half of it is stored");
+        assert_eq!(sequence.state_of(10, 10), Numbers::Stored, "though nothing before it is");
+        assert_eq!(sequence.state_of(30, 1), Numbers::OutOfOrder { last: NONE_YET });
+        assert_eq!(sequence.state_of(0, 20), Numbers::OutOfOrder { last: NONE_YET }, "half of it is stored");
         let a = claim(&mut sequence, 0, 4, 'd');
         let rest = claim(&mut sequence, 4, 6, 'e');
         assert!(!sequence.is_doomed(a) && !sequence.is_doomed(rest));
@@ -220,7 +220,7 @@ mod tests {
         sequence.stored(a);
         assert_eq!(sequence.last_stored(), 19);
         sequence.stored(c);
-        assert_eq!((sequence.last_stored(), sequence.look(30, 1)), (29, Numbers::Next(30)));
+        assert_eq!((sequence.last_stored(), sequence.state_of(30, 1)), (29, Numbers::Next(30)));
         assert_eq!((sequence.ranges.len(), sequence.claimed), (0, 0));
     }
 
@@ -228,14 +228,14 @@ mod tests {
     fn numbers_go_round_and_so_do_repeats_and_what_is_taken_back() {
         let mut sequence = Sequence::stored_up_to(i32::MAX - 1);
         let last = claim(&mut sequence, i32::MAX, 2, 'a');
-        assert_eq!(sequence.look(0, 1), Numbers::Pending('a'));
+        assert_eq!(sequence.state_of(0, 1), Numbers::Pending('a'));
         let next = claim(&mut sequence, 1, 3, 'b');
         sequence.stored(last);
         assert_eq!(sequence.last_stored(), 0);
         sequence.take_back(next);
         assert_eq!(sequence.last_stored(), 0);
-        assert_eq!(sequence.look(i32::MAX - 5, 3), Numbers::Stored, "from before the turn");
-        assert_eq!(sequence.look(i32::MAX, 2), Numbers::Stored);
+        assert_eq!(sequence.state_of(i32::MAX - 5, 3), Numbers::Stored, "from before the turn");
+        assert_eq!(sequence.state_of(i32::MAX, 2), Numbers::Stored);
         let again = claim(&mut sequence, 1, 3, 'c');
         sequence.stored(again);
         assert_eq!(sequence.last_stored(), 3);
@@ -244,11 +244,11 @@ mod tests {
     #[test]
     fn nothing_lies_before_the_first_number() {
         let sequence = Sequence::<char>::stored_up_to(NONE_YET);
-        assert_eq!(sequence.look(i32::MAX, 1), Numbers::OutOfOrder { last: NONE_YET });
+        assert_eq!(sequence.state_of(i32::MAX, 1), Numbers::OutOfOrder { last: NONE_YET });
         let sequence = Sequence::<char>::stored_up_to(5);
-        assert_eq!(sequence.look(0, 6), Numbers::Stored);
-        assert_eq!(sequence.look(i32::MAX, 1), Numbers::OutOfOrder { last: 5 });
+        assert_eq!(sequence.state_of(0, 6), Numbers::Stored);
+        assert_eq!(sequence.state_of(i32::MAX, 1), Numbers::OutOfOrder { last: 5 });
         let sequence = Sequence::<char>::stored_up_to(i32::MAX);
-        assert_eq!((sequence.last_stored(), sequence.look(0, 1)), (i32::MAX, Numbers::Next(NUMBERS)));
+        assert_eq!((sequence.last_stored(), sequence.state_of(0, 1)), (i32::MAX, Numbers::Next(NUMBERS)));
     }
 }

@@ -8,7 +8,10 @@ use proptest::prelude::*;
 use super::producer::{Claim, Commit};
 use super::*;
 
-fn attach(producers: &Producers, properties: Option<Encoded>) -> Result<(Arc<Numbered>, i16), Refusal> {
+fn attach(
+    producers: &Producers,
+    properties: Option<Encoded>,
+) -> Result<(Arc<NumberedProducer>, i16), Refusal> {
     producers.attach("hub", PartitionId(0), properties.as_ref(), || 7 << 40)
 }
 
@@ -20,12 +23,12 @@ fn properties(id: i64, epoch: i16, last: i32) -> Option<Encoded> {
     ]))
 }
 
-fn last_told(producer: &Numbered) -> Value<'static> {
+fn last_answered(producer: &NumberedProducer) -> Value<'static> {
     producer.properties()[2].1
 }
 
 /// Claims numbers that come next.
-fn new(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> Claim {
+fn new(producer: &Arc<NumberedProducer>, epoch: i16, first: i32, count: usize) -> Claim {
     match producer.claim(epoch, first, count) {
         Ok(Claimed::New(claim)) => claim,
         other => panic!("{other:?}"),
@@ -33,18 +36,18 @@ fn new(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> Claim 
 }
 
 /// Claims numbers that are in flight.
-fn pending(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> Commit {
+fn pending(producer: &Arc<NumberedProducer>, epoch: i16, first: i32, count: usize) -> Commit {
     match producer.claim(epoch, first, count) {
         Ok(Claimed::Pending(commit)) => commit,
         other => panic!("{other:?}"),
     }
 }
 
-fn is_stored(producer: &Arc<Numbered>, epoch: i16, first: i32, count: usize) -> bool {
+fn is_stored(producer: &Arc<NumberedProducer>, epoch: i16, first: i32, count: usize) -> bool {
     matches!(producer.claim(epoch, first, count), Ok(Claimed::Stored))
 }
 
-fn refusal(producer: &Arc<Numbered>, epoch: i16, first: i32) -> Condition {
+fn refusal(producer: &Arc<NumberedProducer>, epoch: i16, first: i32) -> Condition {
     producer.claim(epoch, first, 1).unwrap_err().condition
 }
 
@@ -53,7 +56,7 @@ fn failed() -> SendError {
 }
 
 #[test]
-fn whoever_wants_to_be_told_its_number_waits_for_what_is_on_its_way() {
+fn a_producer_that_asks_for_its_number_waits_for_what_is_in_flight() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, properties(5, 0, 9)).unwrap();
     let without_number = Encoded::map([(PRODUCER_ID, Value::Long(5)), (PRODUCER_EPOCH, Value::Short(0))]);
@@ -67,7 +70,7 @@ fn whoever_wants_to_be_told_its_number_waits_for_what_is_on_its_way() {
     claim.settle(Ok(()));
     assert!(second.settled().now_or_never().is_some());
     assert!(awaited(&producer, Some(&without_number)).is_none());
-    assert_eq!(last_told(&producer), Value::Int(11));
+    assert_eq!(last_answered(&producer), Value::Int(11));
 }
 
 #[test]
@@ -78,20 +81,20 @@ fn what_was_stored_is_not_stored_again_and_gaps_are_refused() {
     new(&producer, epoch, 3, 1).settle(Ok(()));
     assert!(is_stored(&producer, epoch, 0, 3) && is_stored(&producer, epoch, 3, 1));
     assert_eq!(refusal(&producer, epoch, 5), Condition::OutOfOrderSequence);
-    assert_eq!(last_told(&producer), Value::Int(3));
+    assert_eq!(last_answered(&producer), Value::Int(3));
 }
 
 #[test]
-fn whoever_repeats_what_is_on_its_way_waits_for_it_and_is_told_the_same() {
+fn a_repeat_of_a_send_in_flight_waits_for_it_and_gets_its_outcome() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, None).unwrap();
     let (first, second) = (new(&producer, epoch, 0, 1), new(&producer, epoch, 1, 1));
     let (one, other) = (pending(&producer, epoch, 0, 1), pending(&producer, epoch, 1, 1));
     assert!(one.clone().settled().now_or_never().is_none());
-    assert_eq!(last_told(&producer), Value::Int(-1), "it may still fail");
+    assert_eq!(last_answered(&producer), Value::Int(-1), "it may still fail");
     first.settle(Ok(()));
     assert!(matches!(one.settled().now_or_never(), Some(Some(Ok(())))));
-    assert_eq!(last_told(&producer), Value::Int(0));
+    assert_eq!(last_answered(&producer), Value::Int(0));
     second.settle(Err(failed()));
     assert!(matches!(other.settled().now_or_never(), Some(Some(Err(_)))));
     // It failed for all waiters: the next delivery claims the numbers again.
@@ -99,7 +102,7 @@ fn whoever_repeats_what_is_on_its_way_waits_for_it_and_is_told_the_same() {
 }
 
 #[test]
-fn whatever_is_dropped_before_the_hub_has_it_is_free_for_whoever_waits() {
+fn a_claim_that_is_dropped_before_the_hub_has_it_is_free_for_those_that_wait() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, None).unwrap();
     let claim = new(&producer, epoch, 0, 2);
@@ -124,9 +127,9 @@ fn a_producer_that_comes_back_goes_on_and_a_newer_epoch_takes_over() {
     assert_eq!(refused.condition, Condition::ProducerEpochStolen);
     // Batches in flight of the older epoch say nothing about the numbers of the newer one.
     late.settle(Ok(()));
-    assert_eq!(last_told(&newer), Value::Int(-1));
+    assert_eq!(last_answered(&newer), Value::Int(-1));
     new(&newer, 2, 0, 1).settle(Ok(()));
-    assert_eq!(last_told(&newer), Value::Int(0));
+    assert_eq!(last_answered(&newer), Value::Int(0));
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn what_an_older_epoch_has_in_the_queue_is_not_stored_once_a_newer_one_is_let_in
     let again = new(&newer, 1, 5, 5);
     assert!(again.may_be_stored()());
     again.settle(Ok(()));
-    assert_eq!(last_told(&newer), Value::Int(9));
+    assert_eq!(last_answered(&newer), Value::Int(9));
 }
 
 #[test]
@@ -176,10 +179,10 @@ fn numbers_go_round() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, properties(1, 0, i32::MAX - 1)).unwrap();
     new(&producer, epoch, i32::MAX, 2).settle(Ok(()));
-    assert_eq!(last_told(&producer), Value::Int(0));
+    assert_eq!(last_answered(&producer), Value::Int(0));
     let failing = new(&producer, epoch, 1, 1);
     failing.settle(Err(failed()));
-    assert_eq!(last_told(&producer), Value::Int(0));
+    assert_eq!(last_answered(&producer), Value::Int(0));
     assert!(is_stored(&producer, epoch, i32::MAX, 2));
     new(&producer, epoch, 1, 1).settle(Ok(()));
 }
@@ -227,17 +230,17 @@ fn what_is_known_of_producers_is_bounded_and_those_in_use_stay() {
     let (producer, epoch) = attach(&producers, properties(1, 0, 5)).unwrap();
     let queued = new(&producer, epoch, 6, 1);
     drop(producer);
-    for id in 2..=2 * MOST_PRODUCERS as i64 {
+    for id in 2..=2 * MAX_PRODUCERS as i64 {
         attach(&producers, properties(id, 0, -1)).unwrap();
     }
-    assert_eq!(producers.known.lock().unwrap().hubs["hub"].producers.len(), MOST_PRODUCERS);
+    assert_eq!(producers.known.lock().unwrap().hubs["hub"].producers.len(), MAX_PRODUCERS);
     assert!(Arc::ptr_eq(&used.0, &attach(&producers, properties(0, 1, 5)).unwrap().0));
     queued.settle(Ok(()));
-    assert_eq!(last_told(&attach(&producers, properties(1, 0, 5)).unwrap().0), Value::Int(6));
-    for hub in 0..2 * MOST_HUBS {
+    assert_eq!(last_answered(&attach(&producers, properties(1, 0, 5)).unwrap().0), Value::Int(6));
+    for hub in 0..2 * MAX_HUBS {
         producers.attach(&hub.to_string(), PartitionId(0), None, || 1 << 30).unwrap();
     }
-    assert_eq!(producers.known.lock().unwrap().hubs.len(), MOST_HUBS);
+    assert_eq!(producers.known.lock().unwrap().hubs.len(), MAX_HUBS);
 }
 
 /// One step of a random run; the numbers choose among the possible targets.
@@ -290,7 +293,7 @@ struct World {
 }
 
 impl World {
-    fn producer(&self) -> (Arc<Numbered>, i16) {
+    fn producer(&self) -> (Arc<NumberedProducer>, i16) {
         let known = (0..).take_while(|number| self.acknowledged.contains(number)).count() as i32 - 1;
         attach(&self.producers, properties(1, 0, known)).unwrap()
     }
@@ -326,7 +329,7 @@ impl World {
                 self.disk.values_mut().for_each(|stored| *stored = (0, true));
             }
         }
-        self.tell();
+        self.handle_outcomes();
     }
 
     fn send(&mut self, connection: usize, numbers: std::ops::Range<i32>) {
@@ -351,7 +354,7 @@ impl World {
     }
 
     /// Handles the outcomes of deliveries.
-    fn tell(&mut self) {
+    fn handle_outcomes(&mut self) {
         for sent in std::mem::take(&mut self.deliveries) {
             match sent.commit.clone().settled().now_or_never() {
                 None => self.deliveries.push(sent),

@@ -35,7 +35,7 @@ async fn guarded() -> Server {
 #[tokio::test]
 async fn without_a_token_nothing_is_permitted() {
     let server = guarded().await;
-    let mut client = Client::stranger(server.address).await;
+    let mut client = Client::unauthenticated(server.address).await;
     for address in [HUB, "homes/Partitions/0", "nowhere"] {
         let error = client.attach(Attach::sender("s", address)).await.unwrap_err();
         assert_eq!(error.condition, "amqp:unauthorized-access");
@@ -56,7 +56,7 @@ async fn without_a_token_nothing_is_permitted() {
 #[tokio::test]
 async fn a_token_permits_what_its_key_does() {
     let server = guarded().await;
-    let mut client = Client::stranger(server.address).await;
+    let mut client = Client::unauthenticated(server.address).await;
     assert_eq!(client.put_token("sb://localhost/homes", &token("send", "one", HOUR)).await.0, 202);
     client.sender(HUB).await;
     client.attach(receiver(FIRST, &Start::Earliest, None, &[])).await.unwrap_err();
@@ -68,9 +68,9 @@ async fn a_token_permits_what_its_key_does() {
 }
 
 #[tokio::test]
-async fn a_token_that_does_not_count_is_refused_with_the_words_of_the_service() {
+async fn an_invalid_token_is_refused_with_the_words_of_the_service() {
     let server = guarded().await;
-    let mut client = Client::stranger(server.address).await;
+    let mut client = Client::unauthenticated(server.address).await;
     for (token, text) in [
         (token("send", "wrong", HOUR), "InvalidSignature: The token has an invalid signature."),
         (token("nobody", "one", HOUR), "InvalidSignature: The token has an invalid signature."),
@@ -89,7 +89,7 @@ async fn a_link_ends_with_its_token_unless_a_new_one_was_put() {
     let config = GatewayConfig { keys: keys(), ..GatewayConfig::default() };
     let server = Server::on(config, clock.clone()).await;
     let (mut one, mut other) =
-        (Client::stranger(server.address).await, Client::stranger(server.address).await);
+        (Client::unauthenticated(server.address).await, Client::unauthenticated(server.address).await);
     let audience = "sb://localhost/homes";
     assert_eq!(one.put_token(audience, &token("send", "one", HOUR)).await.0, 202);
     assert_eq!(other.put_token(audience, &token("send", "one", HOUR)).await.0, 202);
@@ -112,7 +112,7 @@ async fn a_clock_that_jumps_by_years_and_back_ends_links_and_they_come_again() {
     let config = GatewayConfig { keys: keys(), ..GatewayConfig::default() };
     let server = Server::on(config, clock.clone()).await;
     let audience = "sb://localhost/homes";
-    let mut client = Client::stranger(server.address).await;
+    let mut client = Client::unauthenticated(server.address).await;
     assert_eq!(client.put_token(audience, &token("send", "one", HOUR)).await.0, 202);
     let sender = client.sender(HUB).await;
     clock.forward(YEARS);
@@ -124,7 +124,7 @@ async fn a_clock_that_jumps_by_years_and_back_ends_links_and_they_come_again() {
     // Existing links go on, and new connections are served.
     let outcome = client.send(sender, 0, &encoded(&NewEvent::new("x"))).await;
     assert_eq!(outcome, ephor_amqp::performative::Outcome::Accepted);
-    let mut other = Client::stranger(server.address).await;
+    let mut other = Client::unauthenticated(server.address).await;
     assert_eq!(other.put_token(audience, &token("send", "one", HOUR)).await.0, 202);
     other.sender(HUB).await;
     clock.forward(YEARS);
@@ -150,7 +150,7 @@ async fn a_name_and_a_key_are_enough_for_clients_that_know_no_tokens() {
 #[tokio::test]
 async fn without_keys_everything_is_permitted() {
     let server = Server::with(GatewayConfig { keys: Vec::new(), ..GatewayConfig::default() }).await;
-    let mut client = Client::stranger(server.address).await;
+    let mut client = Client::unauthenticated(server.address).await;
     client.sender(HUB).await;
     assert_eq!(client.put_token("sb://localhost/homes", "whatever").await.0, 202);
 }

@@ -61,7 +61,7 @@ const ANSWERS: usize = 180;
 const REPLIES: usize = 3;
 
 #[tokio::test]
-async fn answers_that_many_do_not_take_cost_the_oldest_its_connection() {
+async fn responses_that_many_do_not_read_cost_the_oldest_its_connection() {
     let server =
         limited(GatewayLimits { buffered_bytes: MIN_BUFFERED_BYTES, ..GatewayLimits::default() }).await;
     // Its description takes some KiB.
@@ -83,7 +83,7 @@ async fn answers_that_many_do_not_take_cost_the_oldest_its_connection() {
     match asking[0].closed().await {
         Closed::ByPeer(Some(error)) => {
             assert_eq!(error.condition, "amqp:connection:forced");
-            assert!(error.description().contains("answers that are not taken"), "{error}");
+            assert!(error.description().contains("unread responses"), "{error}");
         }
         other => panic!("{other:?}"),
     }

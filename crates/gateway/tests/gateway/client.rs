@@ -40,13 +40,13 @@ pub(crate) type Attached = Result<(LinkId, Box<Attach>), Error>;
 
 impl Client {
     /// Connected and open, without any token (unauthenticated).
-    pub(crate) async fn stranger(address: SocketAddr) -> Self {
+    pub(crate) async fn unauthenticated(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).await.unwrap(), ClientSasl::Anonymous).await.unwrap()
     }
 
     /// Connected, open, and authenticated with the development key.
     pub(crate) async fn of(server: &Server) -> Self {
-        let mut client = Self::stranger(server.address).await;
+        let mut client = Self::unauthenticated(server.address).await;
         assert_eq!(client.put_development_token().await.0, 202);
         client
     }
@@ -221,7 +221,7 @@ impl Client {
         assert_eq!(link, replies);
         let response = Response::read(&answer).unwrap();
         assert_eq!(response.id.as_ref().and_then(RequestId::as_number), Some(self.requests));
-        let told = (response.status, response.description.unwrap_or_default().to_owned());
+        let answered = (response.status, response.description.unwrap_or_default().to_owned());
         for link in [replies, requests] {
             self.driver.connection().detach(link, None);
             self.wait(|event| {
@@ -229,7 +229,7 @@ impl Client {
             })
             .await;
         }
-        (told.0, told.1, answer)
+        (answered.0, answered.1, answer)
     }
 
     pub(crate) async fn put_token(&mut self, audience: &str, token: &str) -> (i32, String) {

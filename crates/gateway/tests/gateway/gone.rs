@@ -32,7 +32,7 @@ async fn a_sender_to_a_hub_that_was_deleted_loses_its_link() {
 }
 
 #[tokio::test]
-async fn a_sender_to_a_hub_that_was_made_anew_has_to_attach_anew() {
+async fn a_sender_to_a_hub_that_was_created_again_has_to_reattach() {
     let server = Server::start().await;
     let mut client = Client::of(&server).await;
     let sender = client.sender(HUB).await;

@@ -19,10 +19,10 @@ async fn limited(limits: GatewayLimits) -> Server {
 }
 
 #[tokio::test]
-async fn a_flood_of_strangers_pushes_out_strangers_only() {
+async fn a_flood_of_unauthenticated_connections_evicts_unauthenticated_ones_only() {
     let server = limited(GatewayLimits { unauthenticated: 8, ..GatewayLimits::default() }).await;
-    let mut friend = Client::of(&server).await;
-    let sender = friend.sender(HUB).await;
+    let mut authenticated = Client::of(&server).await;
+    let sender = authenticated.sender(HUB).await;
     let mut flood = Vec::new();
     for _ in 0..100 {
         flood.push(TcpStream::connect(server.address).await.unwrap());
@@ -31,14 +31,14 @@ async fn a_flood_of_strangers_pushes_out_strangers_only() {
     let mut late = Client::of(&server).await;
     late.sender(HUB).await;
     within(async { assert_eq!(flood[0].read(&mut [0; 1]).await.unwrap_or(0), 0) }).await;
-    assert_eq!(friend.send(sender, 0, &encoded(&NewEvent::new("x"))).await, Outcome::Accepted);
+    assert_eq!(authenticated.send(sender, 0, &encoded(&NewEvent::new("x"))).await, Outcome::Accepted);
 }
 
 #[tokio::test]
-async fn a_connection_too_many_is_told_so() {
+async fn a_connection_beyond_the_limit_is_closed_with_the_reason() {
     let server = limited(GatewayLimits { connections: 1, ..GatewayLimits::default() }).await;
     let mut first = Client::of(&server).await;
-    let mut second = Client::stranger(server.address).await;
+    let mut second = Client::unauthenticated(server.address).await;
     let (asked, closed) = (Attach::receiver("replies", "$cbs"), Attach::sender("requests", "$cbs"));
     let (replies, _) = second.attach(asked).await.unwrap();
     second.connection().grant(replies, 1);
@@ -66,10 +66,10 @@ async fn a_connection_too_many_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_stranger_who_never_puts_a_token_is_closed() {
+async fn a_connection_that_never_puts_a_token_is_closed() {
     let limits = GatewayLimits { time_to_authorize: Duration::from_millis(50), ..GatewayLimits::default() };
     let server = limited(limits).await;
-    let mut client = Client::stranger(server.address).await;
+    let mut client = Client::unauthenticated(server.address).await;
     match client.closed().await {
         Closed::ByPeer(Some(error)) => assert_eq!(error.condition, "amqp:unauthorized-access"),
         other => panic!("{other:?}"),
@@ -77,7 +77,7 @@ async fn a_stranger_who_never_puts_a_token_is_closed() {
 }
 
 #[tokio::test]
-async fn whoever_never_opens_is_cut_off() {
+async fn a_peer_that_never_opens_is_closed() {
     let limits = GatewayLimits { time_to_open: Duration::from_millis(50), ..GatewayLimits::default() };
     let server = limited(limits).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
@@ -87,15 +87,15 @@ async fn whoever_never_opens_is_cut_off() {
 #[tokio::test]
 async fn nonsense_closes_its_own_connection_only() {
     let server = Server::start().await;
-    let mut friend = Client::of(&server).await;
+    let mut authenticated = Client::of(&server).await;
     for nonsense in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"AMQP\x00\x01\x00\x00\xff\xff\xff\xff\x02\x00\x00\x00"]
     {
-        let mut stranger = TcpStream::connect(server.address).await.unwrap();
-        stranger.write_all(nonsense).await.unwrap();
+        let mut unauthenticated = TcpStream::connect(server.address).await.unwrap();
+        unauthenticated.write_all(nonsense).await.unwrap();
         // The server sends the header that would have been right, or a close with the reason.
-        within(async { assert_ne!(stranger.read(&mut [0; 64]).await.unwrap(), 0) }).await;
+        within(async { assert_ne!(unauthenticated.read(&mut [0; 64]).await.unwrap(), 0) }).await;
     }
-    friend.sender(HUB).await;
+    authenticated.sender(HUB).await;
 }
 
 #[tokio::test]
@@ -105,11 +105,11 @@ async fn a_receiver_that_grants_credit_and_never_reads_does_not_disturb_the_othe
     for _ in 0..200 {
         producer.send_to(PartitionId(0), NewEvent::new(vec![0; 100_000])).await.unwrap();
     }
-    let mut deaf = Client::of(&server).await;
-    let link = deaf.receiver(0, Start::Earliest).await;
-    deaf.connection().grant(link, u32::MAX);
+    let mut unread = Client::of(&server).await;
+    let link = unread.receiver(0, Start::Earliest).await;
+    unread.connection().grant(link, u32::MAX);
     // The grant goes out, and then nobody reads.
-    let (_, first) = deaf.delivery().await;
+    let (_, first) = unread.delivery().await;
     assert!(first.len() > 100_000);
     let mut other = Client::of(&server).await;
     let link = other.receiver(0, Start::Earliest).await;
@@ -141,21 +141,21 @@ async fn a_gateway_that_stops_answers_what_it_has_taken_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_stranger_has_few_links_and_nobody_a_long_name() {
+async fn an_unauthenticated_peer_has_few_links_and_nobody_a_long_name() {
     let server = limited(GatewayLimits::default()).await;
-    let mut stranger = Client::stranger(server.address).await;
+    let mut unauthenticated = Client::unauthenticated(server.address).await;
     for number in 0..16 {
-        stranger.attach(Attach::sender(format!("requests-{number}"), "$cbs")).await.unwrap();
+        unauthenticated.attach(Attach::sender(format!("requests-{number}"), "$cbs")).await.unwrap();
     }
-    let refused = stranger.attach(Attach::sender("one more", "$cbs")).await.unwrap_err();
+    let refused = unauthenticated.attach(Attach::sender("one more", "$cbs")).await.unwrap_err();
     assert_eq!(refused.condition, "amqp:resource-limit-exceeded");
 
-    let mut friend = Client::of(&server).await;
+    let mut authenticated = Client::of(&server).await;
     for number in 0..30 {
-        friend.attach(Attach::sender(format!("sender-{number}"), HUB)).await.unwrap();
+        authenticated.attach(Attach::sender(format!("sender-{number}"), HUB)).await.unwrap();
     }
-    friend.attach(Attach::sender("n".repeat(2_048), HUB)).await.unwrap();
-    let refused = friend.attach(Attach::sender("n".repeat(2_049), HUB)).await.unwrap_err();
+    authenticated.attach(Attach::sender("n".repeat(2_048), HUB)).await.unwrap();
+    let refused = authenticated.attach(Attach::sender("n".repeat(2_049), HUB)).await.unwrap_err();
     assert_eq!(refused.condition, "amqp:invalid-field");
 }
 
@@ -169,10 +169,10 @@ async fn a_delivery_that_does_not_end_costs_its_link() {
         sender.attach(handle, Attach::sender(format!("sender-{handle}"), HUB)).await;
     }
     sender.unfinished(0, b"beginning").await;
-    let said = sender.hear_until("Detach").await;
+    let said = sender.read_until("Detach").await;
     assert!(said.contains("amqp:link:detach-forced") && said.contains("is incomplete"), "{said}");
     // The other link goes on.
     let whole = encoded(&NewEvent::new("x"));
-    sender.say(&crate::raw::transfer(crate::raw::CHANNEL, 1, 1, false, &whole)).await;
-    sender.hear_until("Disposition").await;
+    sender.write(&crate::raw::transfer(crate::raw::CHANNEL, 1, 1, false, &whole)).await;
+    sender.read_until("Disposition").await;
 }

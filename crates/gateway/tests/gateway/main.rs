@@ -11,6 +11,9 @@ mod faulty_files;
 mod gated;
 mod gone;
 mod heartbeats;
+mod lax;
+#[path = "../../../hub/tests/lax_messages/mod.rs"]
+mod lax_messages;
 mod limits;
 mod numbered;
 mod old_log;
@@ -20,7 +23,7 @@ mod receiving;
 mod requests;
 mod sending;
 mod server;
-mod strangers;
 mod totals;
+mod unauthenticated;
 #[path = "../../../hub/tests/unvalidated_messages/mod.rs"]
 mod unvalidated_messages;

@@ -33,14 +33,14 @@ const PARTITION: PartitionId = PartitionId(0);
 const PRODUCER: i64 = 7;
 
 /// A gateway over streams in memory, to a hub on files that the test chooses.
-struct Door {
+struct TestGateway {
     hub: Hub,
     gateway: Gateway,
     _namespace: Arc<LocalNamespace>,
 }
 
 /// A client, and the gateway's task for its connection.
-struct Line {
+struct TestConnection {
     client: Client,
     task: JoinSet<()>,
 }
@@ -55,18 +55,18 @@ fn namespace(files: Arc<dyn Files>) -> LocalNamespace {
     LocalNamespace::on(files, config, Arc::new(ephor::environment::SystemClock)).unwrap()
 }
 
-impl Door {
+impl TestGateway {
     async fn on(files: Arc<dyn Files>) -> Self {
         let namespace = Arc::new(namespace(files));
         let hub = namespace.create_hub(HubConfig::new(HUB, 1).unwrap()).unwrap();
         let gateway = Gateway::new(namespace.clone(), GatewayConfig::default()).unwrap();
-        let door = Self { hub, gateway, _namespace: namespace };
+        let test = Self { hub, gateway, _namespace: namespace };
         // A gateway asks a hub for its properties once, which may wait for the disk.
-        door.connect().await.client.sender(HUB).await;
-        door
+        test.connect().await.client.sender(HUB).await;
+        test
     }
 
-    async fn connect(&self) -> Line {
+    async fn connect(&self) -> TestConnection {
         let (ours, theirs) = tokio::io::duplex(STREAM);
         let mut task = JoinSet::new();
         task.spawn(serve(self.gateway.clone(), theirs));
@@ -74,7 +74,7 @@ impl Door {
             user: DEVELOPMENT_KEY_NAME.to_owned(),
             password: Secret::new(DEVELOPMENT_KEY.as_bytes()),
         };
-        Line { client: Client::over(ours, sasl).await.unwrap(), task }
+        TestConnection { client: Client::over(ours, sasl).await.unwrap(), task }
     }
 }
 
@@ -83,7 +83,7 @@ async fn serve(gateway: Gateway, stream: DuplexStream) {
     Box::pin(gateway.serve_stream(stream, peer)).await;
 }
 
-impl Line {
+impl TestConnection {
     /// Attaches as the producer that knows no number after `last` to be stored. Returns the number that the
     /// gateway answers.
     async fn producer(&mut self, last: i32) -> (LinkId, i32) {
@@ -102,9 +102,9 @@ impl Line {
         while self.client.connection().credit(link) == 0 {
             self.client.wait(|event| matches!(event, Event::Credit { .. }).then_some(())).await;
         }
-        let told = answer.properties.unwrap();
-        let Some(Value::Int(last)) = told.get("com.microsoft:producer-sequence-number") else {
-            panic!("{told:?}")
+        let properties = answer.properties.unwrap();
+        let Some(Value::Int(last)) = properties.get("com.microsoft:producer-sequence-number") else {
+            panic!("{properties:?}")
         };
         (link, last)
     }
@@ -161,8 +161,8 @@ async fn at(gate: &Arc<Gate>) {
 
 /// Lets everything happen that does not depend on the disk: another client talks with the gateway for a
 /// while.
-async fn meanwhile(door: &Door) {
-    let mut other = door.connect().await;
+async fn meanwhile(gateway: &TestGateway) {
+    let mut other = gateway.connect().await;
     for _ in 0..10 {
         let query = Query::Hub { hub: HUB.parse().unwrap() };
         assert_eq!(other.client.describe("$management", &query).await.0, 200);
@@ -187,71 +187,71 @@ impl std::ops::Deref for Disk {
     }
 }
 
-async fn gated() -> (Door, Disk) {
+async fn gated() -> (TestGateway, Disk) {
     let (files, gates) = Gated::new();
-    (Door::on(files).await, Disk(gates))
+    (TestGateway::on(files).await, Disk(gates))
 }
 
 #[tokio::test]
 async fn a_repeat_is_not_acknowledged_before_the_first_is_on_disk() {
-    let (door, gates) = gated().await;
+    let (gateway, gates) = gated().await;
     gates.syncs.set_shut(true);
-    let mut first = door.connect().await;
+    let mut first = gateway.connect().await;
     let (link, _) = first.producer(-1).await;
     first.begin(link, 0..1).await;
     at(&gates.syncs).await;
     first.lose().await;
-    let mut second = door.connect().await;
+    let mut second = gateway.connect().await;
     let (link, last) = second.producer(-1).await;
     assert_eq!(last, -1, "what is on its way may fail");
     let mut repeat = JoinSet::new();
     repeat.spawn(async move { second.send(link, 0).await });
-    meanwhile(&door).await;
+    meanwhile(&gateway).await;
     assert!(repeat.try_join_next().is_none(), "acknowledged before it is on disk");
     gates.syncs.set_shut(false);
     assert_eq!(within(repeat.join_next()).await.unwrap().unwrap(), Outcome::Accepted);
-    assert_eq!(stored(&door.hub).await, [0]);
+    assert_eq!(stored(&gateway.hub).await, [0]);
 }
 
 #[tokio::test]
-async fn a_restarted_producer_is_not_told_a_number_that_is_on_its_way() {
-    let (door, gates) = gated().await;
+async fn a_restarted_producer_does_not_get_a_number_that_is_in_flight() {
+    let (gateway, gates) = gated().await;
     gates.syncs.set_shut(true);
-    let mut first = door.connect().await;
+    let mut first = gateway.connect().await;
     let (link, _) = first.producer(-1).await;
     first.begin(link, 0..1).await;
     at(&gates.syncs).await;
     first.lose().await;
-    let mut second = door.connect().await;
+    let mut second = gateway.connect().await;
     let mut attaching = JoinSet::new();
     attaching.spawn(async move {
         let (link, last) = second.producer_with(Value::Null).await;
         (second.send(link, last + 1).await, last)
     });
-    meanwhile(&door).await;
+    meanwhile(&gateway).await;
     assert!(attaching.try_join_next().is_none(), "nobody knows yet which number is the last");
     gates.syncs.set_shut(false);
     assert_eq!(within(attaching.join_next()).await.unwrap().unwrap(), (Outcome::Accepted, 0));
-    assert_eq!(stored(&door.hub).await, [0, 1]);
+    assert_eq!(stored(&gateway.hub).await, [0, 1]);
 }
 
 #[tokio::test]
 async fn what_waited_for_room_when_its_connection_was_lost_is_stored_when_it_is_sent_again() {
-    let (door, gates) = gated().await;
+    let (gateway, gates) = gated().await;
     gates.syncs.set_shut(true);
     // More than the queue holds: it takes all the room until it is on disk.
     let large = NewEvent::new(vec![0; 600_000]);
-    let producer = door.hub.producer();
+    let producer = gateway.hub.producer();
     let mut filling = JoinSet::new();
     filling.spawn(async move {
         producer.send_batch(Target::Partition(PARTITION), [large.clone(), large]).await.unwrap();
     });
     at(&gates.syncs).await;
-    let mut first = door.connect().await;
+    let mut first = gateway.connect().await;
     let (link, _) = first.producer(-1).await;
     first.begin(link, 0..3).await;
     first.lose().await;
-    let mut second = door.connect().await;
+    let mut second = gateway.connect().await;
     let (link, last) = second.producer(-1).await;
     assert_eq!(last, -1);
     let mut repeats = JoinSet::new();
@@ -262,30 +262,30 @@ async fn what_waited_for_room_when_its_connection_was_lost_is_stored_when_it_is_
         }
         outcomes
     });
-    meanwhile(&door).await;
+    meanwhile(&gateway).await;
     gates.syncs.set_shut(false);
     let outcomes = within(repeats.join_next()).await.unwrap().unwrap();
     assert_eq!(outcomes, [Outcome::Accepted, Outcome::Accepted, Outcome::Accepted]);
     within(filling.join_next()).await.unwrap().unwrap();
-    assert_eq!(stored(&door.hub).await, [-1, -1, 0, 1, 2]);
+    assert_eq!(stored(&gateway.hub).await, [-1, -1, 0, 1, 2]);
 }
 
 #[tokio::test]
 async fn a_repeat_takes_over_from_a_connection_that_is_lost_while_it_waits() {
-    let (door, gates) = gated().await;
+    let (gateway, gates) = gated().await;
     gates.syncs.set_shut(true);
     let large = NewEvent::new(vec![0; 600_000]);
-    let producer = door.hub.producer();
+    let producer = gateway.hub.producer();
     let mut filling = JoinSet::new();
     filling.spawn(async move {
         producer.send_batch(Target::Partition(PARTITION), [large.clone(), large]).await.unwrap();
     });
     at(&gates.syncs).await;
-    let mut first = door.connect().await;
+    let mut first = gateway.connect().await;
     let (link, _) = first.producer(-1).await;
     first.begin(link, 0..3).await;
     // All three are repeated at once while the first connection is still open.
-    let mut second = door.connect().await;
+    let mut second = gateway.connect().await;
     let (link, _) = second.producer(-1).await;
     second.begin(link, 0..3).await;
     first.lose().await;
@@ -297,103 +297,103 @@ async fn a_repeat_takes_over_from_a_connection_that_is_lost_while_it_waits() {
         accepted += count;
     }
     within(filling.join_next()).await.unwrap().unwrap();
-    assert_eq!(stored(&door.hub).await, [-1, -1, 0, 1, 2], "once each, in order");
+    assert_eq!(stored(&gateway.hub).await, [-1, -1, 0, 1, 2], "once each, in order");
 }
 
 #[tokio::test]
 async fn what_failed_after_its_connection_was_lost_is_stored_when_it_is_sent_again() {
-    let (door, gates) = gated().await;
+    let (gateway, gates) = gated().await;
     gates.syncs.set_shut(true);
-    let mut first = door.connect().await;
+    let mut first = gateway.connect().await;
     let (link, _) = first.producer(-1).await;
     first.begin(link, 0..1).await;
     at(&gates.syncs).await;
     first.lose().await;
     gates.syncs.fail_next();
     gates.syncs.set_shut(false);
-    let mut second = door.connect().await;
+    let mut second = gateway.connect().await;
     let (link, _) = second.producer(-1).await;
     // A delivery that comes while the first one fails is rejected.
     if second.send(link, 0).await != Outcome::Accepted {
         assert_eq!(second.send(link, 0).await, Outcome::Accepted);
     }
-    assert_eq!(stored(&door.hub).await, [0]);
+    assert_eq!(stored(&gateway.hub).await, [0]);
 }
 
 #[tokio::test]
-async fn whoever_repeats_what_fails_is_told_that_it_failed() {
-    let (door, gates) = gated().await;
+async fn a_repeat_of_a_send_that_fails_learns_that_it_failed() {
+    let (gateway, gates) = gated().await;
     gates.syncs.set_shut(true);
-    let mut first = door.connect().await;
+    let mut first = gateway.connect().await;
     let (link, _) = first.producer(-1).await;
     first.begin(link, 0..1).await;
     at(&gates.syncs).await;
-    let mut second = door.connect().await;
+    let mut second = gateway.connect().await;
     let (repeating, _) = second.producer(-1).await;
     second.begin(repeating, 0..1).await;
     gates.syncs.fail_next();
     gates.syncs.set_shut(false);
-    for line in [&mut first, &mut second] {
-        assert!(matches!(line.client.outcome().await, (1, Some(Outcome::Rejected(_)))));
+    for connection in [&mut first, &mut second] {
+        assert!(matches!(connection.client.outcome().await, (1, Some(Outcome::Rejected(_)))));
     }
-    assert!(stored(&door.hub).await.is_empty());
+    assert!(stored(&gateway.hub).await.is_empty());
     assert_eq!(second.send(repeating, 0).await, Outcome::Accepted);
     assert_eq!(first.send(link, 0).await, Outcome::Accepted);
-    assert_eq!(stored(&door.hub).await, [0]);
+    assert_eq!(stored(&gateway.hub).await, [0]);
 }
 
 #[tokio::test]
 async fn what_was_queued_behind_a_batch_that_failed_is_not_stored_before_it() {
-    let (door, gates) = gated().await;
+    let (gateway, gates) = gated().await;
     gates.syncs.set_shut(true);
-    let mut line = door.connect().await;
-    let (link, _) = line.producer(-1).await;
-    line.begin(link, 0..1).await;
+    let mut connection = gateway.connect().await;
+    let (link, _) = connection.producer(-1).await;
+    connection.begin(link, 0..1).await;
     at(&gates.syncs).await;
-    let (other, _) = line.producer(-1).await;
-    line.begin(other, 1..3).await;
+    let (other, _) = connection.producer(-1).await;
+    connection.begin(other, 1..3).await;
     // Senders without numbers are not affected.
-    let producer = door.hub.producer();
+    let producer = gateway.hub.producer();
     let mut unnumbered = JoinSet::new();
     unnumbered.spawn(async move { producer.send_to(PARTITION, NewEvent::new("-1")).await });
     gates.syncs.fail_next();
     gates.syncs.set_shut(false);
     let mut failed = 0;
     while failed < 3 {
-        let (count, outcome) = line.client.outcome().await;
+        let (count, outcome) = connection.client.outcome().await;
         assert!(matches!(outcome, Some(Outcome::Rejected(_))), "{outcome:?}");
         failed += count;
     }
     unnumbered.join_next().await.unwrap().unwrap().unwrap();
-    assert_eq!(stored(&door.hub).await, [-1]);
+    assert_eq!(stored(&gateway.hub).await, [-1]);
     for number in 0..3 {
-        assert_eq!(line.send(link, number).await, Outcome::Accepted);
+        assert_eq!(connection.send(link, number).await, Outcome::Accepted);
     }
-    assert_eq!(stored(&door.hub).await, [-1, 0, 1, 2]);
+    assert_eq!(stored(&gateway.hub).await, [-1, 0, 1, 2]);
 }
 
 #[tokio::test]
 async fn what_is_stored_after_its_connection_was_lost_is_not_stored_again() {
-    let (door, gates) = gated().await;
+    let (gateway, gates) = gated().await;
     gates.syncs.set_shut(true);
-    let mut first = door.connect().await;
+    let mut first = gateway.connect().await;
     let (link, _) = first.producer(-1).await;
     first.begin(link, 0..2).await;
     at(&gates.syncs).await;
     first.lose().await;
     gates.syncs.set_shut(false);
-    let mut second = door.connect().await;
+    let mut second = gateway.connect().await;
     let (link, _) = second.producer(-1).await;
     for number in 0..3 {
         assert_eq!(second.send(link, number).await, Outcome::Accepted);
     }
-    assert_eq!(stored(&door.hub).await, [0, 1, 2]);
+    assert_eq!(stored(&gateway.hub).await, [0, 1, 2]);
 }
 
 /// The number of runs; each has other faults, by its seed.
 const SEEDS: u64 = 20;
 /// The power fails at the latest after about this many events.
-const LONGEST_LIFE: i32 = 12;
+const MAX_LIFE: i32 = 12;
 
 /// The numbers that a power failure at this moment would leave, if only what is on disk survives.
 async fn on_disk(files: &FaultyFiles, fate: Fate) -> Vec<i32> {
@@ -407,20 +407,20 @@ async fn life(seed: u64) {
     let mut chance = fastrand::Rng::with_seed(seed);
     let files = FaultyFiles::new(u64::MAX);
     let (gated, gates) = Gated::over(Arc::new(files.clone()));
-    let (door, gates) = (Door::on(gated).await, Disk(gates));
+    let (gateway, gates) = (TestGateway::on(gated).await, Disk(gates));
     let mut acknowledged = 0..0;
     while !files.has_crashed() {
         gates.syncs.set_shut(chance.bool());
-        let mut line = door.connect().await;
-        let (link, last) = line.producer(acknowledged.end - 1).await;
+        let mut connection = gateway.connect().await;
+        let (link, last) = connection.producer(acknowledged.end - 1).await;
         // The gateway acknowledges nothing that is not on disk.
         let durable = on_disk(&files, Fate::AllLost).await;
         assert!(
             (0..=last).all(|number| durable.contains(&number)),
-            "seed {seed}: told {last}, has {durable:?}"
+            "seed {seed}: answered {last}, has {durable:?}"
         );
         let wanted = acknowledged.end..acknowledged.end + chance.i32(1..4);
-        line.begin(link, wanted.clone()).await;
+        connection.begin(link, wanted.clone()).await;
         match chance.u8(0..8) {
             0 => files.power_off(),
             1 | 2 => files.fail_next_syncs(1),
@@ -428,14 +428,14 @@ async fn life(seed: u64) {
         }
         if chance.bool() {
             // The client reconnects, and sends the same again.
-            line.lose().await;
+            connection.lose().await;
             gates.syncs.set_shut(false);
             continue;
         }
         gates.syncs.set_shut(false);
         let mut settled = 0;
         while settled < wanted.len() as u32 {
-            let (count, outcome) = line.client.outcome().await;
+            let (count, outcome) = connection.client.outcome().await;
             settled += count;
             // Events after a failed one may be stored: they are sent again all the same.
             if outcome == Some(Outcome::Accepted)
@@ -447,7 +447,7 @@ async fn life(seed: u64) {
         let durable = on_disk(&files, Fate::AllLost).await;
         let lost: Vec<_> = acknowledged.clone().filter(|number| !durable.contains(number)).collect();
         assert!(lost.is_empty(), "seed {seed}: {lost:?} acknowledged, and not on disk");
-        if acknowledged.end > LONGEST_LIFE {
+        if acknowledged.end > MAX_LIFE {
             files.power_off();
         }
     }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::client::Client;
 use crate::unvalidated_messages::{HUB, Kept, messages};
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let (path, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
         if path.is_dir() {

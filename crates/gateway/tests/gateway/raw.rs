@@ -14,7 +14,7 @@ pub(crate) const CHANNEL: u16 = 1;
 
 pub(crate) struct Raw {
     pub(crate) stream: TcpStream,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 pub(crate) fn frame(kind: u8, channel: u16, body: &[u8]) -> Vec<u8> {
@@ -57,30 +57,30 @@ pub(crate) fn transfer(channel: u16, handle: u8, id: u8, more: bool, payload: &[
 impl Raw {
     /// Connected only.
     pub(crate) async fn connected(address: SocketAddr) -> Self {
-        Self { stream: TcpStream::connect(address).await.unwrap(), heard: Vec::new() }
+        Self { stream: TcpStream::connect(address).await.unwrap(), received: Vec::new() }
     }
 
     /// Connected and open, without SASL, with a session on [`CHANNEL`].
     pub(crate) async fn opened(address: SocketAddr) -> Self {
         let mut raw = Self::connected(address).await;
-        raw.say(&[&Protocol::Amqp.header()[..], &open(), &begin(CHANNEL)].concat()).await;
-        raw.hear_until("Begin").await;
+        raw.write(&[&Protocol::Amqp.header()[..], &open(), &begin(CHANNEL)].concat()).await;
+        raw.read_until("Begin").await;
         raw
     }
 
     /// Writes bytes. Errors are ignored, because the server may have closed already.
-    pub(crate) async fn say(&mut self, bytes: &[u8]) {
+    pub(crate) async fn write(&mut self, bytes: &[u8]) {
         let _ = within(self.stream.write_all(bytes)).await;
     }
 
     pub(crate) async fn attach(&mut self, handle: u32, asked: Attach) {
-        self.say(&attach(CHANNEL, handle, asked)).await;
-        self.hear_until("Attach").await;
+        self.write(&attach(CHANNEL, handle, asked)).await;
+        self.read_until("Attach").await;
     }
 
     /// Sends the beginning of a delivery.
     pub(crate) async fn unfinished(&mut self, handle: u8, payload: &[u8]) {
-        self.say(&transfer(CHANNEL, handle, handle, true, payload)).await;
+        self.write(&transfer(CHANNEL, handle, handle, true, payload)).await;
     }
 
     /// A flow that asks for a flow in return.
@@ -90,15 +90,15 @@ impl Raw {
     }
 
     /// The next frame of the server, in the form of `Debug`; `None` at the end.
-    pub(crate) async fn hear(&mut self) -> Option<String> {
+    pub(crate) async fn read(&mut self) -> Option<String> {
         loop {
-            if self.heard.starts_with(b"AMQP") && self.heard.len() >= 8 {
-                return Some(format!("Header {:?}", self.heard.drain(..8).collect::<Vec<_>>()));
+            if self.received.starts_with(b"AMQP") && self.received.len() >= 8 {
+                return Some(format!("Header {:?}", self.received.drain(..8).collect::<Vec<_>>()));
             }
-            if let Some(header) = FrameHeader::read(&self.heard, 1 << 20).ok().flatten()
-                && self.heard.len() >= header.size
+            if let Some(header) = FrameHeader::read(&self.received, 1 << 20).ok().flatten()
+                && self.received.len() >= header.size
             {
-                let frame: Vec<u8> = self.heard.drain(..header.size).collect();
+                let frame: Vec<u8> = self.received.drain(..header.size).collect();
                 match header.kind {
                     0 if header.size == header.body => continue,
                     0 => {
@@ -108,16 +108,16 @@ impl Raw {
                     kind => return Some(format!("Frame of type {kind}")),
                 }
             }
-            if !within(self.stream.read_buf(&mut self.heard)).await.is_ok_and(|count| count > 0) {
+            if !within(self.stream.read_buf(&mut self.received)).await.is_ok_and(|count| count > 0) {
                 return None;
             }
         }
     }
 
     /// Skips frames until one begins with `wanted`.
-    pub(crate) async fn hear_until(&mut self, wanted: &str) -> String {
+    pub(crate) async fn read_until(&mut self, wanted: &str) -> String {
         let mut before = Vec::new();
-        while let Some(said) = self.hear().await {
+        while let Some(said) = self.read().await {
             if said.starts_with(wanted) {
                 return said;
             }

@@ -143,7 +143,7 @@ async fn a_higher_epoch_takes_over_and_a_lower_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_receiver_without_credit_is_told_that_it_was_disconnected_though_events_wait_for_it() {
+async fn a_receiver_without_credit_learns_that_it_was_disconnected_though_events_wait_for_it() {
     let server = Server::start().await;
     fill(&server, 10).await;
     let (mut one, mut other) = (Client::of(&server).await, Client::of(&server).await);
@@ -241,7 +241,7 @@ async fn receivers_of_what_is_not_there_are_refused_with_the_words_of_the_servic
 }
 
 #[tokio::test]
-async fn whoever_reads_what_is_deleted_is_told() {
+async fn a_receiver_of_a_deleted_hub_or_group_is_detached_as_not_found() {
     let server = Server::start().await;
     server.hub().create_group("audit").unwrap();
     let mut client = Client::of(&server).await;

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 /// Far longer than any step takes: a test that waits for something that never comes fails, and shows where.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hub of every test.
 pub(crate) const HUB: &str = "homes";
@@ -80,10 +80,10 @@ impl Server {
     }
 }
 
-/// Waits at most [`PATIENCE`].
+/// Waits at most [`TIMEOUT`].
 #[expect(clippy::disallowed_methods, reason = "a test that hangs says nothing")]
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("this should have happened long ago")
+    tokio::time::timeout(TIMEOUT, future).await.expect("this should have happened long ago")
 }
 
 /// A wall clock that can be set forward and back. Sleepers check it all the time.

@@ -98,7 +98,7 @@ async fn tokens_of_all_connections_have_one_limit() {
     let server = limited(|limits| limits.total_tokens = 1).await;
     let mut first = Client::of(&server).await;
     let sender = first.sender(HUB).await;
-    let mut second = Client::stranger(server.address).await;
+    let mut second = Client::unauthenticated(server.address).await;
     let (status, text) = second.put_development_token().await;
     assert!(status >= 400 && text.contains("the 1 tokens that the server allows"), "{status} {text}");
     // The first client renews its own token, and sends.
@@ -110,7 +110,7 @@ async fn tokens_of_all_connections_have_one_limit() {
 }
 
 #[test]
-fn limits_that_a_flood_of_strangers_could_use_up_are_refused() {
+fn limits_that_a_flood_of_unauthenticated_connections_could_use_up_are_refused() {
     let change = |change: fn(&mut GatewayLimits)| {
         let mut config = GatewayConfig::default();
         change(&mut config.limits);

@@ -56,7 +56,7 @@ impl Drop for FewFiles {
 }
 
 #[test]
-fn a_crowd_leaves_the_hub_the_files_that_it_needs() {
+fn many_connections_leave_the_hub_the_files_that_it_needs() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let _few = FewFiles::new();

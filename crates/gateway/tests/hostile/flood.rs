@@ -21,10 +21,10 @@ const ADDRESS: &str = "EPHOR_TEST_FLOOD";
 
 /// The most that the flood may cost. Unauthenticated peers at their limits would cost 256 times about 130
 /// KiB.
-const MOST_MEMORY: usize = 48 * MIB;
+const MAX_MEMORY: usize = 48 * MIB;
 /// The flood's sockets, one more that is being accepted, and those of the regular clients here, both ends of
 /// each.
-const MOST_FILES: usize = DEFAULT_UNAUTHENTICATED + 1 + 16;
+const MAX_FILES: usize = DEFAULT_UNAUTHENTICATED + 1 + 16;
 
 /// The messages of unauthenticated peers, each kind as far as it goes without a token.
 fn kinds() -> Vec<Vec<u8>> {
@@ -83,7 +83,7 @@ struct Peak {
 }
 
 impl Peak {
-    fn look(&mut self) {
+    fn measure(&mut self) {
         self.memory = self.memory.max(memory());
         self.files = self.files.max(open_files());
     }
@@ -102,7 +102,7 @@ async fn exchange(client: &mut Client, sender: ephor_amqp::connection::LinkId, n
 async fn newcomer(address: SocketAddr) -> bool {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(async move {
-        let mut client = Client::stranger(address).await;
+        let mut client = Client::unauthenticated(address).await;
         assert_eq!(client.put_development_token().await.0, 202);
         client.sender(HUB).await;
     });
@@ -114,15 +114,15 @@ fn links_with_long_names_that_were_refused_leave_nothing_behind() {
     let _alone = alone();
     run(async {
         let server = Server::start().await;
-        let mut strangers = Vec::new();
+        let mut peers = Vec::new();
         for _ in 0..8 {
-            strangers.push(raw::Raw::opened(server.address).await);
+            peers.push(raw::Raw::opened(server.address).await);
         }
         let before = memory();
-        for stranger in &mut strangers {
+        for peer in &mut peers {
             // They are never detached by the peer, so the links stay.
             for handle in 0..30 {
-                stranger.attach(handle, Attach::sender("n".repeat(60_000), "$cbs")).await;
+                peer.attach(handle, Attach::sender("n".repeat(60_000), "$cbs")).await;
             }
         }
         let after = memory();
@@ -132,19 +132,19 @@ fn links_with_long_names_that_were_refused_leave_nothing_behind() {
 }
 
 #[test]
-fn thousands_who_never_show_a_token_cost_little_and_disturb_nobody() {
+fn thousands_of_unauthenticated_connections_cost_little_and_disturb_nobody() {
     let _alone = alone();
     run(async {
         let server = Server::start().await;
-        let mut friend = Client::of(&server).await;
-        let sender = friend.sender(&format!("{HUB}/Partitions/0")).await;
-        let receiver = friend.receiver(0, Start::Earliest).await;
-        friend.connection().grant(receiver, 1_000_000);
+        let mut honest = Client::of(&server).await;
+        let sender = honest.sender(&format!("{HUB}/Partitions/0")).await;
+        let receiver = honest.receiver(0, Start::Earliest).await;
+        honest.connection().grant(receiver, 1_000_000);
         for number in 0..100 {
-            exchange(&mut friend, sender, number).await;
+            exchange(&mut honest, sender, number).await;
         }
         let mut before = Peak::default();
-        before.look();
+        before.measure();
         let mut flood = second("flood::the_flood_itself", ADDRESS, &server.address.to_string());
         let mut output = BufReader::new(flood.stdout.take().unwrap());
         let (mut peak, mut number) = (before, 100);
@@ -159,19 +159,19 @@ fn thousands_who_never_show_a_token_cost_little_and_disturb_nobody() {
                 let (mut came, mut tried) = (0, 0);
                 tokio::runtime::Handle::current().block_on(within(async {
                     while !over.load(Ordering::SeqCst) || came == 0 {
-                        exchange(&mut friend, sender, number).await;
+                        exchange(&mut honest, sender, number).await;
                         number += 1;
                         if number % 20 == 0 {
                             tried += 1;
                             came += usize::from(newcomer(server.address).await);
                         }
-                        peak.look();
+                        peak.measure();
                     }
                     // The flood is connected now, and a regular client is admitted.
                     came += usize::from(newcomer(server.address).await);
                     tried += 1;
-                    exchange(&mut friend, sender, number).await;
-                    peak.look();
+                    exchange(&mut honest, sender, number).await;
+                    peak.measure();
                 }));
                 eprintln!(
                     "{number} exchanges, {came} of {tried} newcomers, before {before:?}, peak {peak:?}"
@@ -181,11 +181,11 @@ fn thousands_who_never_show_a_token_cost_little_and_disturb_nobody() {
             })
         });
         assert_eq!(made, CONNECTIONS);
-        assert!(peak.memory - before.memory < MOST_MEMORY, "{before:?} {peak:?}");
-        assert!(peak.files - before.files <= MOST_FILES, "{before:?} {peak:?}");
+        assert!(peak.memory - before.memory < MAX_MEMORY, "{before:?} {peak:?}");
+        assert!(peak.files - before.files <= MAX_FILES, "{before:?} {peak:?}");
         drop(flood.stdin.take());
         assert!(flood.wait().unwrap().success());
-        drop(friend);
+        drop(honest);
         server.stopped().await;
     });
 }

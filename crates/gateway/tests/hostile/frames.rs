@@ -172,27 +172,27 @@ fn after_open() -> Vec<Case> {
 /// A server, and a regular client that goes on sending.
 struct House {
     server: Server,
-    friend: Client,
+    honest: Client,
     sender: ephor_amqp::connection::LinkId,
 }
 
 impl House {
     async fn new() -> Self {
         let server = Server::start().await;
-        let mut friend = Client::of(&server).await;
-        let sender = friend.sender(HUB).await;
-        Self { server, friend, sender }
+        let mut honest = Client::of(&server).await;
+        let sender = honest.sender(HUB).await;
+        Self { server, honest, sender }
     }
 
     async fn goes_on(&mut self) {
         let event = encoded(&NewEvent::new("x"));
-        assert_eq!(self.friend.send(self.sender, 0, &event).await, Outcome::Accepted);
+        assert_eq!(self.honest.send(self.sender, 0, &event).await, Outcome::Accepted);
     }
 
     /// Sends the bytes of a case, and checks how it ends.
     async fn check(&mut self, mut raw: Raw, case: &Case) {
-        raw.say(&case.said).await;
-        let said = raw.hear_until(case.ends).await;
+        raw.write(&case.said).await;
+        let said = raw.read_until(case.ends).await;
         assert!(said.contains(case.condition), "{}: {said}", case.what);
         self.goes_on().await;
     }
@@ -205,7 +205,7 @@ fn before_open_the_offender_is_closed_with_the_reason() {
         let mut house = House::new().await;
         for case in before_open() {
             let mut raw = Raw::connected(house.server.address).await;
-            raw.say(&Protocol::Amqp.header()).await;
+            raw.write(&Protocol::Amqp.header()).await;
             house.check(raw, &case).await;
         }
     });
@@ -231,8 +231,8 @@ fn after_sasl_there_is_no_sasl() {
         for _ in 0..2 {
             let mut raw = Raw::connected(house.server.address).await;
             let header = Protocol::Amqp.header();
-            raw.say(&[&Protocol::Sasl.header()[..], &sasl_init(), &header, &raw::open()].concat()).await;
-            raw.hear_until("Open").await;
+            raw.write(&[&Protocol::Sasl.header()[..], &sasl_init(), &header, &raw::open()].concat()).await;
+            raw.read_until("Open").await;
             house.check(raw, &case("SASL again", sasl_init(), "Close", FRAMING)).await;
         }
     });
@@ -254,11 +254,11 @@ fn within_sasl_there_is_no_way_to_say_why_but_the_end() {
             vec![0; 8],
         ] {
             let mut raw = Raw::connected(house.server.address).await;
-            raw.say(&[&Protocol::Sasl.header()[..], &nonsense].concat()).await;
-            let header = raw.hear().await.unwrap();
+            raw.write(&[&Protocol::Sasl.header()[..], &nonsense].concat()).await;
+            let header = raw.read().await.unwrap();
             assert!(header.starts_with("Header"), "{header}");
-            assert_eq!(raw.hear().await.unwrap(), "Frame of type 1", "the mechanisms");
-            assert_eq!(raw.hear().await, None);
+            assert_eq!(raw.read().await.unwrap(), "Frame of type 1", "the mechanisms");
+            assert_eq!(raw.read().await, None);
             house.goes_on().await;
         }
     });

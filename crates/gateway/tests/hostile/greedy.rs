@@ -23,14 +23,14 @@ use crate::server::{HUB, Server};
 const WIDE: &str = "wide";
 const PARTITIONS: usize = 96;
 /// Fewer than a session may have.
-const LINKS_OF_A_SESSION: usize = 200;
+const LINKS_PER_SESSION: usize = 200;
 /// Receivers of one connection that read the log at once.
-const READ_AT_ONCE: usize = 8;
+const MAX_CONCURRENT_READS: usize = 8;
 /// Receivers of all connections that read the log at once.
-const READ_AT_ONCE_BY_ALL: usize = 64;
+const MAX_CONCURRENT_READS_OF_ALL: usize = 64;
 /// The reads of all connections at once, one event each; what each of two connections holds, and its output;
 /// and what the allocator keeps. All that is asked for is 275 MiB.
-const MOST_MEMORY: usize = (READ_AT_ONCE_BY_ALL + 28) * MIB;
+const MAX_MEMORY: usize = (MAX_CONCURRENT_READS_OF_ALL + 28) * MIB;
 
 /// A hub with this many events of this size in each partition, nearly all of them on a disk whose reads wait
 /// while the gate is shut. The body of an event repeats the number of its partition as a byte.
@@ -58,7 +58,7 @@ async fn ask_for(client: &mut Client, partitions: Range<usize>) -> BTreeMap<Link
     let mut links = BTreeMap::new();
     let mut session = None;
     for partition in partitions {
-        if links.len() % LINKS_OF_A_SESSION == 0 {
+        if links.len() % LINKS_PER_SESSION == 0 {
             session = client.connection().begin();
         }
         let address = format!("{WIDE}/ConsumerGroups/$Default/Partitions/{partition}");
@@ -88,20 +88,24 @@ fn a_slow_disk_is_asked_by_few_receivers_at_once_and_what_they_bring_is_bounded(
         let (server, gate) = wide(1, 1_000_000).await;
         let before = memory();
         forget_peak();
-        let mut deaf = Client::of(&server).await;
-        let receivers = ask_for(&mut deaf, everything()).await.len();
+        let mut unread = Client::of(&server).await;
+        let receivers = ask_for(&mut unread, everything()).await.len();
         let reading = tokio::task::block_in_place(|| gate.waiting());
-        assert!(reading <= READ_AT_ONCE, "{reading} receivers of one connection read at once");
+        assert!(reading <= MAX_CONCURRENT_READS, "{reading} receivers of one connection read at once");
         let mut others = Vec::new();
-        for number in 0..READ_AT_ONCE_BY_ALL / READ_AT_ONCE {
+        for number in 0..MAX_CONCURRENT_READS_OF_ALL / MAX_CONCURRENT_READS {
             // Few enough for a partition to have room for all, and more than may read at once.
-            let some = number * PARTITIONS / READ_AT_ONCE..(number + 1) * PARTITIONS / READ_AT_ONCE;
+            let some =
+                number * PARTITIONS / MAX_CONCURRENT_READS..(number + 1) * PARTITIONS / MAX_CONCURRENT_READS;
             let mut other = Client::of(&server).await;
             ask_for(&mut other, some).await;
             others.push(other);
         }
         let reading = tokio::task::block_in_place(|| gate.waiting());
-        assert!(reading <= READ_AT_ONCE_BY_ALL, "{reading} receivers of all connections read at once");
+        assert!(
+            reading <= MAX_CONCURRENT_READS_OF_ALL,
+            "{reading} receivers of all connections read at once"
+        );
         drop(others);
         gate.set_shut(false);
         // It does not read its socket any more. By the time that another client has read everything, its
@@ -113,7 +117,7 @@ fn a_slow_disk_is_asked_by_few_receivers_at_once_and_what_they_bring_is_bounded(
         }
         let used = peak_memory().saturating_sub(before);
         eprintln!("{} MiB for {receivers} receivers that read nothing, beside others that do", used / MIB);
-        assert!(used < MOST_MEMORY * scale(), "{} MiB", used / MIB);
+        assert!(used < MAX_MEMORY * scale(), "{} MiB", used / MIB);
     });
 }
 
@@ -121,7 +125,7 @@ fn a_slow_disk_is_asked_by_few_receivers_at_once_and_what_they_bring_is_bounded(
 const LONG: usize = 300_000;
 
 /// The partitions whose events were read, in this order.
-fn looks(gate: &Gate) -> Vec<u8> {
+fn reads(gate: &Gate) -> Vec<u8> {
     let reads = gate.take_reads();
     reads.iter().filter(|read| read.length > LONG / 2).map(|read| read.middle).collect()
 }
@@ -148,14 +152,14 @@ fn every_receiver_gets_its_turn_to_read_the_log() {
             }
         }
         assert!(got.values().all(|count| *count == EVENTS), "{got:?}");
-        let looks = looks(&gate);
-        assert!(looks.len() >= EVENTS * got.len() - RECENT, "{} looks", looks.len());
+        let reads = reads(&gate);
+        assert!(reads.len() >= EVENTS * got.len() - RECENT, "{} reads", reads.len());
         // Beyond 256 partitions some share their byte.
         let mut unread: BTreeMap<u8, usize> = BTreeMap::new();
         for partition in everything() {
             *unread.entry(partition as u8).or_default() += 1;
         }
-        let again = looks.iter().find(|of| match unread.get_mut(of) {
+        let again = reads.iter().find(|of| match unread.get_mut(of) {
             Some(left) if *left > 0 => {
                 *left -= 1;
                 false
@@ -164,7 +168,7 @@ fn every_receiver_gets_its_turn_to_read_the_log() {
         });
         let missing: usize = unread.values().sum();
         // Receivers that had their permit before were already reading.
-        let text = format!("{again:?} was read again before {missing} others were read: {looks:?}");
-        assert!(missing < READ_AT_ONCE, "{text}");
+        let text = format!("{again:?} was read again before {missing} others were read: {reads:?}");
+        assert!(missing < MAX_CONCURRENT_READS, "{text}");
     });
 }

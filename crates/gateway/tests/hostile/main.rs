@@ -10,13 +10,12 @@
 #[path = "../gateway/client.rs"]
 mod client;
 mod crowd;
-mod deaf;
 mod flood;
 mod frames;
 #[path = "../../../hub/tests/common/gated.rs"]
 mod gated;
 mod greedy;
-mod hoarders;
+mod incomplete;
 mod messages;
 mod process;
 #[allow(dead_code, reason = "shared with other tests")]
@@ -25,3 +24,5 @@ mod raw;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../gateway/server.rs"]
 mod server;
+mod slow_readers;
+mod unread;

@@ -40,6 +40,21 @@ fn map(value: &[u8]) -> Vec<u8> {
     [&[0xd1][..], &size.to_be_bytes(), &2u32.to_be_bytes(), b"\xa3\x01k", value].concat()
 }
 
+/// An array of 255 nulls.
+const NULLS: [u8; 4] = [0xe0, 2, 255, 0x40];
+
+/// A list of so many arrays of 255 nulls.
+fn bomb(arrays: usize) -> Vec<u8> {
+    let size = (4 + 4 * arrays) as u32;
+    [&[0xd0][..], &size.to_be_bytes(), &(arrays as u32).to_be_bytes(), &NULLS.repeat(arrays)].concat()
+}
+
+/// An array of so many arrays of 255 nulls.
+fn array_bomb(arrays: usize) -> Vec<u8> {
+    let (size, elements) = ((5 + 3 * arrays) as u32, NULLS[1..].repeat(arrays));
+    [&[0xf0][..], &size.to_be_bytes(), &(arrays as u32).to_be_bytes(), &[0xe0], &elements].concat()
+}
+
 /// Sections that can stand before or after a body, each with something invalid in it.
 fn bad_sections() -> Vec<(&'static str, Vec<u8>)> {
     let described = [[0x00, 0x44].repeat(LEVELS), vec![0x40]].concat();
@@ -67,6 +82,12 @@ fn bad_sections() -> Vec<(&'static str, Vec<u8>)> {
         ("a footer of four billion", section(0x78, &counted(0xd1))),
         ("a footer of four billion nulls", section(0x78, &map(&nulls))),
         ("a footer with an unknown format code", section(0x78, &map(&[0x47]))),
+        ("delivery annotations of 66 million nulls", section(0x71, &map(&bomb(200_000)))),
+        ("annotations of 66 million nulls", section(0x72, &map(&bomb(200_000)))),
+        ("application properties of 66 million nulls", section(0x74, &map(&bomb(200_000)))),
+        ("a footer of 66 million nulls", section(0x78, &map(&bomb(200_000)))),
+        ("an application property that is a list", section(0x74, b"\xc1\x05\x02\xa1\x01k\x45")),
+        ("annotations that are described by null", section(0x72, &map(&[0x00, 0x40, 0x40]))),
         ("a footer whose key is a list", section(0x78, b"\xc1\x03\x02\x45\x40")),
     ]
 }
@@ -87,14 +108,17 @@ fn bad_messages() -> Vec<(&'static str, Vec<u8>)> {
         ("a header twice", [&header[..], &header, &data].concat()),
         ("a header behind the body", [&data[..], &header].concat()),
         ("a footer twice", [&data[..], &footer, &footer].concat()),
-        ("a footer before the body", [&footer[..], &data].concat()),
+        ("a footer before and after the body", [&footer[..], &data, &footer].concat()),
         ("properties before the header", [&section(0x73, &[0x45])[..], &header, &data].concat()),
         (
             "a body that is described again and again",
             section(0x77, &[[0x00, 0x44].repeat(LEVELS), vec![0x40]].concat()),
         ),
         ("a body of four billion nulls", section(0x77, &[0xf0, 0, 0, 0, 5, 255, 255, 255, 255, 0x40])),
+        ("a body of 66 million nulls", section(0x77, &bomb(260_000))),
+        ("a body of 76 million nulls in arrays of an array", section(0x77, &array_bomb(300_000))),
         ("a body of lists in lists", section(0x77, &lists(LEVELS))),
+        ("a body that is described by null", section(0x77, &[0x00, 0x40, 0x40])),
         ("a body of descriptors of descriptors", section(0x77, &vec![0x00; LEVELS])),
         ("annotations that are lists in lists", with(section(0x72, &lists(LEVELS)))),
         ("properties of four billion", with(section(0x73, &counted(0xd0)))),
@@ -138,19 +162,19 @@ fn a_request_that_is_nested_too_deeply_is_rejected() {
     let _alone = alone();
     run(async {
         let server = Server::start().await;
-        let mut stranger = Client::stranger(server.address).await;
+        let mut unauthenticated = Client::unauthenticated(server.address).await;
         for node in ["$cbs", "$management"] {
-            let (link, _) = stranger.attach(Attach::sender(format!("to {node}"), node)).await.unwrap();
-            while stranger.connection().credit(link) == 0 {
-                stranger.wait(|event| matches!(event, Event::Credit { .. }).then_some(())).await;
+            let (link, _) = unauthenticated.attach(Attach::sender(format!("to {node}"), node)).await.unwrap();
+            while unauthenticated.connection().credit(link) == 0 {
+                unauthenticated.wait(|event| matches!(event, Event::Credit { .. }).then_some(())).await;
             }
             for request in
                 [section(0x74, &lists(7_000)), section(0x74, &[0; 60_000]), section(0x74, &counted(0xd1))]
             {
-                let rejected = stranger.send(link, 0, &request).await;
+                let rejected = unauthenticated.send(link, 0, &request).await;
                 assert_eq!(rejection(rejected).0, "amqp:decode-error");
             }
         }
-        assert_eq!(stranger.put_development_token().await.0, 202);
+        assert_eq!(unauthenticated.put_development_token().await.0, 202);
     });
 }

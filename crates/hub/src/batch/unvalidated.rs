@@ -1,9 +1,10 @@
-//! Reads frames that older versions stored without validating every section of a message.
+//! Reads frames that older versions stored without validating every section of a message, or by laxer rules.
 //!
 //! Readers get every event, and of each event the sections that can be decoded ([`keep_valid`]); invalid ones are left
-//! out. Frames with the flag `validated` skip this. It costs as much as the validation of a send, until retention has
-//! freed the old frames.
+//! out. Frames with the flag `validated` of today's rules skip this. It costs as much as the validation of a send, until
+//! retention has freed the old frames.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -22,19 +23,18 @@ const MAX_NAMED: usize = 1_000;
 pub(super) fn valid_records(frame: &Frame) -> (Bytes, Vec<(u64, Malformed)>) {
     let mut omitted = Vec::new();
     let mut valid = Vec::new();
-    let mut at = 0;
+    let (mut at, mut changed) = (0, false);
     for number in frame.first..frame.end() {
         let record = &frame.payload[at..];
         let record = &record[..record_length(record)];
         let Some((key, message)) = record_parts(record) else { break };
         let (kept, malformed) = keep_valid(message);
-        if let Some(malformed) = malformed {
-            if omitted.is_empty() {
-                valid.extend_from_slice(&frame.payload[..at]);
-            }
-            omitted.push((number, malformed));
+        omitted.extend(malformed.map(|malformed| (number, malformed)));
+        if matches!(kept, Cow::Owned(_)) && !changed {
+            valid.extend_from_slice(&frame.payload[..at]);
+            changed = true;
         }
-        if !omitted.is_empty() {
+        if changed {
             valid.extend_from_slice(&(kept.len() as u32).to_le_bytes());
             valid.extend_from_slice(&record[4..RECORD_HEADER]);
             valid.extend_from_slice(key.unwrap_or_default());
@@ -42,7 +42,7 @@ pub(super) fn valid_records(frame: &Frame) -> (Bytes, Vec<(u64, Malformed)>) {
         }
         at += record.len();
     }
-    let records = if omitted.is_empty() { frame.payload.clone() } else { valid.into() };
+    let records = if changed { valid.into() } else { frame.payload.clone() };
     (records, omitted)
 }
 
@@ -58,7 +58,7 @@ impl OmissionLog {
         }
         tracing::warn!(
             %partition, sequence = number, %malformed,
-            "an event has invalid sections, which an older version stored without validation; readers get it without them"
+            "an event has invalid sections, which an older version accepted; readers get it without them"
         );
         if named.len() == MAX_NAMED {
             tracing::warn!(%partition, "more events of this partition have invalid sections; they are not logged any more");

@@ -79,7 +79,7 @@ pub trait Files: Debug + Send + Sync + 'static {
 }
 
 /// An open file. Any number of threads read it; one thread at a time writes it.
-#[expect(clippy::len_without_is_empty, reason = "nobody asks an open file whether it is empty")]
+#[expect(clippy::len_without_is_empty, reason = "no caller needs is_empty")]
 pub trait File: Debug + Send + Sync + 'static {
     /// Writes all parts, one after the other, from this position on.
     fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()>;

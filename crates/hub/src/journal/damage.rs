@@ -72,7 +72,7 @@ impl Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is damaged at position {}, {} bytes; ", self.file, self.position, self.length)?;
+        write!(f, "{} is damaged at position {}, length {}; ", self.file, self.position, self.length)?;
         if self.events.is_empty() {
             return f.write_str("the affected events, if any, are unknown");
         }

@@ -16,11 +16,12 @@
 //!     0  "EPHF"                      12  checksum of the payload  32  enqueued, ms since 1970
 //!     4  checksum (u32) of 8..56     16  partition (u32)          40  where this commit began
 //!     8  length of the payload       20  number of events (u32)   48  kind: 0 events, 1 reservation
-//!                                    24  first sequence number    52  flags (u32): 1 every message was validated
+//!                                    24  first sequence number    52  flags (u32): what validated every message
 //!    56  payload, a multiple of 8 long
 //!   the file may end in zeros: space that was allocated ahead
 //!
-//! Logs of versions before this flag have 0 there; readers of those versions ignore it.
+//! flags of a frame: 0 from versions that did not validate every section; 1 from those with the first rules, which were
+//! laxer; 3 with today's. Readers validate what has no flag of their own rules, and ignore flags that they do not know.
 //!
 //! payload of events: one record after the other, then zeros
 //!     0  length of the message (u32) · length of the key (u16), ffff: none · 0 (u16)
@@ -73,8 +74,10 @@ const PARTITION_START: usize = 32;
 const SEGMENT_MAGIC: &[u8; 8] = b"EPHORSEG";
 const FRAME_MAGIC: &[u8; 4] = b"EPHF";
 
-/// The flag of a frame in which every section of every message was validated before it was stored.
-const VALIDATED: u32 = 1;
+/// The flags of a frame in which every section of every message was validated before it was stored: by the first rules,
+/// which were laxer, and by today's. Stricter rules get a flag of their own.
+const VALIDATED_LAXLY: u32 = 1;
+const VALIDATED: u32 = 2;
 
 /// The state of a partition at some point of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -266,7 +269,7 @@ pub(crate) struct FrameHeader {
     pub(crate) commit: u64,
     pub(crate) payload_length: u32,
     pub(crate) payload_checksum: u32,
-    /// Every section of every message was validated before it was stored.
+    /// Every section of every message was validated by today's rules before it was stored.
     pub(crate) validated: bool,
 }
 
@@ -292,7 +295,7 @@ impl FrameHeader {
         bytes[32..40].copy_from_slice(&self.enqueued_at.0.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.commit.to_le_bytes());
         bytes[48..52].copy_from_slice(&u32::from(self.kind == Kind::Reservation).to_le_bytes());
-        let flags = if self.validated { VALIDATED } else { 0 };
+        let flags = if self.validated { VALIDATED_LAXLY | VALIDATED } else { 0 };
         bytes[52..56].copy_from_slice(&flags.to_le_bytes());
         let checksum = place.checksum(&bytes[8..]);
         bytes[4..8].copy_from_slice(&checksum.to_le_bytes());

@@ -24,7 +24,7 @@ pub(crate) struct Frame {
     pub(crate) first: u64,
     pub(crate) count: u32,
     pub(crate) enqueued_at: Timestamp,
-    /// Every section of every message was validated before it was stored.
+    /// Every section of every message was validated by today's rules before it was stored.
     pub(crate) validated: bool,
     pub(crate) payload: Bytes,
 }

@@ -77,6 +77,8 @@ impl Gate {
 pub(crate) struct Gates {
     pub(crate) reads: Arc<Gate>,
     pub(crate) syncs: Arc<Gate>,
+    /// Replacing the file `time`, which a hub does while it rests.
+    pub(crate) times: Arc<Gate>,
 }
 
 #[derive(Debug)]
@@ -95,7 +97,7 @@ impl Gated<Arc<dyn Files>> {
 }
 
 impl Gated<Arc<dyn Files>> {
-    /// The gates are those of the log. The time is written whenever a hub rests, and waits for nobody.
+    /// The gates of files are those of the log. The time is written whenever a hub rests, and does not wait for them.
     fn gate(&self, path: &str, file: Arc<dyn File>) -> io::Result<Arc<dyn File>> {
         let is_time = path.ends_with("/time") || path.ends_with("/time.new");
         Ok(if is_time { file } else { Arc::new(Gated(file, self.1.clone())) })
@@ -119,6 +121,9 @@ impl Files for Gated<Arc<dyn Files>> {
         self.0.sync_folder(folder)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        if to.ends_with("/time") {
+            self.1.times.pass()?;
+        }
         self.0.rename(from, to)
     }
     fn remove(&self, path: &str) -> io::Result<()> {

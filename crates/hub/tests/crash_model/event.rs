@@ -21,10 +21,10 @@ const HEADER: usize = 16;
 const CHECKSUM: usize = 4;
 
 /// The shortest body.
-pub const SHORTEST: usize = HEADER + CHECKSUM;
+pub const MIN_LENGTH: usize = HEADER + CHECKSUM;
 
 impl EventId {
-    /// The body of this event; the length is at least [`SHORTEST`].
+    /// The body of this event; the length is at least [`MIN_LENGTH`].
     pub fn body(self, length: usize) -> Bytes {
         let mut body = Vec::with_capacity(length);
         for field in [self.hub, self.partition, self.batch, self.index] {

@@ -92,7 +92,7 @@ impl Folder {
             }
         }
         if !committer_clock.wait_for_rest(1) {
-            return Err("the committer does not come to rest".to_owned());
+            return Err("the committer does not become idle".to_owned());
         }
         if left == Left::Closed {
             namespace.close().map_err(|error| error.to_string())?;
@@ -175,7 +175,7 @@ impl Folder {
             for event in all_of(hub, partition)? {
                 let number = event.sequence.0;
                 if last.is_some_and(|last| last >= number) {
-                    return Err(format!("number {number} comes behind {last:?} in partition {partition}"));
+                    return Err(format!("number {number} follows {last:?} in partition {partition}"));
                 }
                 last = Some(number);
                 self.check_event(partition, &event)?;

@@ -106,7 +106,7 @@ impl Model {
     /// A hub as it is found: with these events in its partitions, and a log of this size.
     pub fn found(&mut self, name: &str, hub: &HubDescription, events: &[Vec<Event>], slack: u64) -> Checked {
         let strict = self.strict;
-        let model = self.hubs.get_mut(name).ok_or_else(|| format!("nobody asked for hub {name}"))?;
+        let model = self.hubs.get_mut(name).ok_or_else(|| format!("hub {name} was never requested"))?;
         model.found(hub, events, slack, strict).map_err(|violation| format!("hub {name}: {violation}"))
     }
 
@@ -171,7 +171,7 @@ impl HubModel {
             .filter(|batch| id.hub == self.id && id.partition == partition && batch.partition == partition);
         let batch = batch.ok_or_else(|| format!("{id:?} is in partition {partition} by number {number}"))?;
         let length = batch.lengths.get(id.index as usize).copied().unwrap_or(0);
-        if event.body != id.body(length.max(super::event::SHORTEST)) {
+        if event.body != id.body(length.max(super::event::MIN_LENGTH)) {
             return Err(format!("the body of {id:?}, number {number}, has changed"));
         }
         let expected = batch.receipt.map(|(first, time)| (first + u64::from(id.index), time));
@@ -188,7 +188,7 @@ impl HubModel {
 
     fn found(&mut self, hub: &HubDescription, events: &[Vec<Event>], slack: u64, strict: bool) -> Checked {
         if self.existence == Certainty::Gone {
-            return Err("it was deleted, and is there".to_owned());
+            return Err("it was deleted, but exists".to_owned());
         }
         self.existence = Certainty::Sure;
         let (sure, most) = self.partitions;
@@ -214,13 +214,13 @@ impl HubModel {
     fn groups_found(&mut self, hub: &HubDescription) -> Checked {
         let found: BTreeSet<&str> = hub.groups.iter().skip(1).map(|group| group.as_str()).collect();
         if let Some(stranger) = found.iter().find(|group| !self.groups.contains_key(**group)) {
-            return Err(format!("nobody asked for group {stranger}"));
+            return Err(format!("group {stranger} was never requested"));
         }
         for (group, certainty) in &mut self.groups {
             let is_found = found.contains(group.as_str());
             match (*certainty, is_found) {
                 (Certainty::Sure, false) => return Err(format!("group {group} is gone")),
-                (Certainty::Gone, true) => return Err(format!("group {group} was deleted, and is there")),
+                (Certainty::Gone, true) => return Err(format!("group {group} was deleted, but exists")),
                 _ => *certainty = if is_found { Certainty::Sure } else { Certainty::Gone },
             }
         }
@@ -252,15 +252,15 @@ impl HubModel {
             if let Some((last, _)) = before
                 && (last.sequence >= event.sequence || last.enqueued_at > event.enqueued_at)
             {
-                return Err(format!("{event:?} comes behind {last:?} in partition {partition}"));
+                return Err(format!("{event:?} follows {last:?} in partition {partition}"));
             }
             match before {
                 Some((_, last)) if last.batch > id.batch => {
-                    return Err(format!("{id:?} comes behind {last:?}"));
+                    return Err(format!("{id:?} follows {last:?}"));
                 }
                 Some((last, last_id)) if last_id.batch == id.batch => {
                     if last_id.index + 1 != id.index || last.sequence.0 + 1 != number {
-                        return Err(format!("{id:?}, number {number}, comes behind {last_id:?}, {last:?}"));
+                        return Err(format!("{id:?}, number {number}, follows {last_id:?}, {last:?}"));
                     }
                 }
                 _ if id.index > 0 => return Err(format!("batch {} begins with {id:?}", id.batch)),
@@ -283,7 +283,7 @@ impl HubModel {
         let what = |number: u32| format!("batch {number}, {:?}", self.batches[number as usize]);
         let Some(limit) = self.kept_bytes else { return Err(format!("{} is missing", what(missing))) };
         if let Some(older) = promised().find(|number| *number < missing && present.contains(number)) {
-            return Err(format!("{} is missing, and the older batch {older} is there", what(missing)));
+            return Err(format!("{} is missing, but the older batch {older} exists", what(missing)));
         }
         if log_bytes + slack < limit {
             return Err(format!("{} is missing, and {log_bytes} of {limit} bytes are kept", what(missing)));

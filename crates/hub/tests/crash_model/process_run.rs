@@ -99,7 +99,7 @@ impl<'a> ProcessRun<'a> {
     fn rest(&self) -> Checked {
         match self.committer_clock.wait_for_rest(self.committers) {
             true => Ok(()),
-            false => Err("a committer does not come to rest".to_owned()),
+            false => Err("a committer does not become idle".to_owned()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use ephor_hub::{Durability, NamespaceConfig};
 
-use super::event::SHORTEST;
+use super::event::MIN_LENGTH;
 
 /// The hub that every script uses.
 pub const HOMES: &str = "homes";
@@ -163,5 +163,5 @@ fn batch(partitions: u32, mix: Mix, chance: &mut fastrand::Rng) -> Sent {
         (_, 17..19) => (chance.usize(15..40), 60),
         _ => (chance.usize(1..4), 2_500),
     };
-    (chance.u32(0..partitions), (0..count).map(|_| chance.usize(SHORTEST..longest)).collect())
+    (chance.u32(0..partitions), (0..count).map(|_| chance.usize(MIN_LENGTH..longest)).collect())
 }

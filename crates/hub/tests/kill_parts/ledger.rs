@@ -102,7 +102,7 @@ impl Ledger {
 }
 
 /// Whether what is said to be there can be read at all.
-#[expect(clippy::disallowed_methods, reason = "a reader that waits for what is lost would wait for ever")]
+#[expect(clippy::disallowed_methods, reason = "a reader that waits for a lost event would wait forever")]
 async fn arrives(read: impl Future<Output = Result<(), ReceiveError>>) -> bool {
     tokio::time::timeout(Duration::from_secs(20), read).await.map(Result::unwrap).is_ok()
 }
@@ -185,7 +185,7 @@ impl Page {
         if !whole || !as_told {
             faults.changed += 1;
             faults.tell(format!(
-                "partition {id}, number {sequence}: {link:?} is not what was acknowledged or seen"
+                "partition {id}, number {sequence}: {link:?} was neither acknowledged nor seen"
             ));
         }
     }

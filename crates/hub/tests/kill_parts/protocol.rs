@@ -55,7 +55,7 @@ impl Word {
             ("seen", [partition, sequence, hash]) => {
                 Self::Seen { partition: *partition as u32, sequence: *sequence, hash: *hash }
             }
-            _ => panic!("no word of a child: {text:?}"),
+            _ => panic!("not a message of a child: {text:?}"),
         }
     }
 }

@@ -70,16 +70,16 @@ fn lease(blob: &Blob) {
 }
 
 fn position(blob: &Blob) {
-    let seal = checkpoint::fence(blob);
+    let fence = checkpoint::fence(blob);
     let Ok(record) = checkpoint::read(blob) else { return };
-    assert_eq!(seal.unwrap_or_default(), record.seal);
+    assert_eq!(fence.unwrap_or_default(), record.fence);
     let fenced_again = stamped(checkpoint::with_fence(blob, &record, Epoch::from_stored(9)));
     let read = checkpoint::read(&fenced_again);
     let read = read.unwrap_or_else(|why| panic!("a checkpoint with a new fence is unreadable: {why}"));
     let places = [&read, &record].map(|record| record.checkpoint.as_ref().map(|found| &found.position));
-    assert_eq!((read.seal, places[0]), (Epoch::from_stored(9), places[1]));
+    assert_eq!((read.fence, places[0]), (Epoch::from_stored(9), places[1]));
     if let Some(found) = &record.checkpoint {
-        let read = checkpoint::read(&stamped(checkpoint::write(None, found, record.seal)));
+        let read = checkpoint::read(&stamped(checkpoint::write(None, found, record.fence)));
         let read = read.ok().and_then(|record| record.checkpoint);
         let place = read.map(|read| (read.position, read.log, read.epoch));
         assert_eq!(place, Some((found.position.clone(), found.log.clone(), found.epoch)));

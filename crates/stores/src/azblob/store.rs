@@ -10,7 +10,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreError, StoreFuture, View,
 };
 
@@ -151,7 +151,7 @@ impl Store for BlobStore {
             fences_checkpoints: !self.session.shared_with_other_sdks(),
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
-            epochless_neighbours: self.session.shared_with_other_sdks(),
+            shared_with_other_sdks: self.session.shared_with_other_sdks(),
         }
     }
 
@@ -159,15 +159,15 @@ impl Store for BlobStore {
         Box::pin(self.session.groups())
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        Box::pin(self.session.found(group, founding))
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        Box::pin(self.session.init_group(group, origin))
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
         Box::pin(self.session.view(group))
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         Box::pin(self.session.heartbeat(group, record))
     }
 
@@ -175,13 +175,13 @@ impl Store for BlobStore {
         Box::pin(self.session.retire(group, host))
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.session.order(group, host, orders))
+        Box::pin(self.session.set_desired_state(group, host, desired))
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -207,11 +207,11 @@ impl Store for BlobStore {
         Box::pin(self.session.renew(group, duration, tokens, limit))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         Box::pin(self.session.transfer(group, request))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         Box::pin(self.session.release(group, request))
     }
 
@@ -227,9 +227,9 @@ impl Store for BlobStore {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        Box::pin(self.session.history(group, partition, most))
+        Box::pin(self.session.history(group, partition, max))
     }
 
     /// Never returns: the service sends no notifications.
@@ -253,12 +253,16 @@ mod tests {
     }
 
     #[test]
-    fn only_with_neighbours_nothing_is_fenced_and_no_epoch_keeps_anybody_out() {
+    fn only_with_other_sdks_nothing_is_fenced_and_no_epoch_keeps_anybody_out() {
         for (neighbours, shared) in [("none", false), ("sdk", true)] {
             let place = "AccountName=contoso;AccountKey=c2VjcmV0;Container=leases";
             let text = format!("{place};Neighbours={neighbours}");
             let can = BlobStore::connect(&text, BlobOptions::default()).unwrap().capabilities();
-            assert_eq!((can.epochless_neighbours, can.fences_checkpoints), (shared, !shared), "{neighbours}");
+            assert_eq!(
+                (can.shared_with_other_sdks, can.fences_checkpoints),
+                (shared, !shared),
+                "{neighbours}"
+            );
         }
     }
 }

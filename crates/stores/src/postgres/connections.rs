@@ -16,13 +16,18 @@ pub(super) enum Purpose {
     Usual,
     /// Renewals and heartbeats, which must be on time. One connection is reserved for them.
     Urgent,
+    /// Views and changes of ownership, by which hosts answer each other. They may wait for a row that a
+    /// user's transaction holds, so they have a reserved connection of their own.
+    Ownership,
 }
 
 pub(super) struct Connections {
     options: PgConnectOptions,
     permits: Semaphore,
     /// For urgent calls while no other connection is free.
-    reserved: Semaphore,
+    for_urgent: Semaphore,
+    /// For views and changes of ownership while no other connection is free.
+    for_ownership: Semaphore,
     idle: Mutex<Vec<PgConnection>>,
 }
 
@@ -36,17 +41,22 @@ pub(super) struct PooledConnection<'a> {
 }
 
 impl Connections {
-    pub(super) fn new(options: PgConnectOptions, most: usize) -> Self {
-        Self { options, permits: Semaphore::new(most), reserved: Semaphore::new(1), idle: Mutex::default() }
+    pub(super) fn new(options: PgConnectOptions, max: usize) -> Self {
+        let (permits, for_urgent, for_ownership) =
+            (Semaphore::new(max), Semaphore::new(1), Semaphore::new(1));
+        Self { options, permits, for_urgent, for_ownership, idle: Mutex::default() }
     }
 
     pub(super) async fn take(&self, purpose: Purpose) -> Result<PooledConnection<'_>, sqlx::Error> {
-        let permit = match purpose {
-            Purpose::Usual => self.permits.acquire().await,
-            Purpose::Urgent => match self.permits.try_acquire() {
-                Ok(permit) => Ok(permit),
-                Err(_) => self.reserved.acquire().await,
-            },
+        let reserved = match purpose {
+            Purpose::Usual => None,
+            Purpose::Urgent => Some(&self.for_urgent),
+            Purpose::Ownership => Some(&self.for_ownership),
+        };
+        let permit = match (reserved, self.permits.try_acquire()) {
+            (_, Ok(permit)) => Ok(permit),
+            (Some(reserved), Err(_)) => reserved.acquire().await,
+            (None, Err(_)) => self.permits.acquire().await,
         };
         let permit = permit.map_err(|_| sqlx::Error::PoolClosed)?;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();

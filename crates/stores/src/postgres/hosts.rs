@@ -1,8 +1,8 @@
-//! Writes host records, and the orders for hosts.
+//! Writes host records, and the desired states of hosts.
 
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::{GroupId, HostId};
-use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostOrders};
+use ephor_core::store::{DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER};
 
 use super::clock::{NOW, SERVER};
 use super::connections::Purpose;
@@ -19,7 +19,7 @@ impl Session {
         &self,
         group: &GroupId,
         record: &HostRecord,
-    ) -> Result<HostOrders, Failure> {
+    ) -> Result<DesiredState, Failure> {
         let (s, key, host) = (self.schema(), literal::group(group), literal::host(Some(&record.id)));
         let sql = format!(
             "{limit} WITH before AS (SELECT record FROM {s}.hosts WHERE group_key = {key} AND host = {host}), \
@@ -32,13 +32,9 @@ impl Session {
             known = self.tables_are_known(),
             version = version_sql(s),
             text = literal::text(&write_host(record)),
-            forget = forget(s, &key),
+            forget = forget(s, &key, &self.tables_are_known()),
         );
         let (mut pooled, rows) = self.run_first_for(Purpose::Urgent, &sql).await?;
-        if let Err(newer) = self.check_version(&rows) {
-            pooled.return_to_pool();
-            return Err(newer);
-        }
         let row = rows.first();
         let before = row.and_then(|row| optional_text(row, "before").ok().flatten());
         // If the stored record is unreadable, all requests count as new.
@@ -54,34 +50,37 @@ impl Session {
             execute(&mut pooled.connection, &sql).await?;
         }
         pooled.return_to_pool();
-        Ok(HostOrders { drain: row.is_some_and(|row| number::<i64>(row, "drain") == Ok(1)) })
+        Ok(DesiredState { drain: row.is_some_and(|row| number::<i64>(row, "drain") == Ok(1)) })
     }
 
     pub(super) async fn retire(&self, group: &GroupId, host: &HostId) -> Result<(), Failure> {
         let (s, key, host) = (self.schema(), literal::group(group), literal::host(Some(host)));
         let sql = format!(
-            "{} DELETE FROM {s}.hosts WHERE group_key = {key} AND host = {host}; \
-             DELETE FROM {s}.orders WHERE group_key = {key} AND host = {host}",
-            self.lock_limit()
+            "{limit} DELETE FROM {s}.hosts WHERE group_key = {key} AND host = {host} AND {known}; \
+             DELETE FROM {s}.orders WHERE group_key = {key} AND host = {host} AND {known}",
+            limit = self.lock_limit(),
+            known = self.tables_are_known(),
         );
         self.run_only(&sql).await.map(|_| ())
     }
 
-    pub(super) async fn order(
+    pub(super) async fn set_desired_state(
         &self,
         group: &GroupId,
         host: &HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> Result<bool, Failure> {
         let (s, key, name) = (self.schema(), literal::group(group), literal::host(Some(host)));
         let sql = format!(
-            "{limit} WITH known AS (SELECT 1 FROM {s}.hosts WHERE group_key = {key} AND host = {name}), \
+            "{limit} WITH known AS (SELECT 1 FROM {s}.hosts WHERE group_key = {key} AND host = {name} \
+             AND {tables_are_known}), \
              written AS (INSERT INTO {s}.orders (group_key, host, drain) \
              SELECT {key}, {name}, {drain} FROM known \
              ON CONFLICT (group_key, host) DO UPDATE SET drain = excluded.drain) \
              SELECT pg_notify('{channel}', '{payload}')::text FROM known",
             limit = self.lock_limit(),
-            drain = orders.drain,
+            tables_are_known = self.tables_are_known(),
+            drain = desired.drain,
             channel = wakers::channel(s),
             payload = wakers::host(group, host).payload(),
         );
@@ -89,21 +88,23 @@ impl Session {
     }
 }
 
-/// SQL that deletes hosts that are long dead, and the orders for hosts without a record.
+/// SQL that deletes hosts that are long dead, and the orders for hosts without a record, if the tables are
+/// `known`.
 ///
 /// The age of a record of another run of the server is unknown: its hour starts when this run first finds
 /// it. The statement marks it with this run as a negative number, so that its age stays unknown. It skips
 /// a record that its host writes at the same time.
-fn forget(s: &str, key: &str) -> String {
+fn forget(s: &str, key: &str, known: &str) -> String {
     let (long, longer) = (FORGET_HOSTS_AFTER.as_millis(), FORGET_DRAINED_HOSTS_AFTER.as_millis());
     format!(
-        "UPDATE {s}.hosts SET written_at = {NOW}, server = -{SERVER} WHERE group_key = {key} AND host IN \
-         (SELECT host FROM {s}.hosts WHERE group_key = {key} AND abs(server) <> {SERVER} FOR UPDATE SKIP LOCKED); \
-         DELETE FROM {s}.hosts h WHERE group_key = {key} AND abs(server) = {SERVER} \
+        "UPDATE {s}.hosts SET written_at = {NOW}, server = -{SERVER} WHERE group_key = {key} AND {known} \
+         AND host IN (SELECT host FROM {s}.hosts WHERE group_key = {key} AND abs(server) <> {SERVER} \
+         FOR UPDATE SKIP LOCKED); \
+         DELETE FROM {s}.hosts h WHERE group_key = {key} AND {known} AND abs(server) = {SERVER} \
          AND written_at <= {NOW} - {long} \
          AND (written_at <= {NOW} - {longer} OR NOT EXISTS \
          (SELECT 1 FROM {s}.orders o WHERE o.group_key = {key} AND o.host = h.host AND o.drain)); \
-         DELETE FROM {s}.orders o WHERE group_key = {key} AND NOT EXISTS \
+         DELETE FROM {s}.orders o WHERE group_key = {key} AND {known} AND NOT EXISTS \
          (SELECT 1 FROM {s}.hosts h WHERE h.group_key = {key} AND h.host = o.host)"
     )
 }

@@ -91,26 +91,38 @@ impl Backoff {
 async fn listen(options: PgConnectOptions, channel: String, wakers: Arc<Wakers>, tried: watch::Sender<bool>) {
     let mut backoff = Backoff { next: MIN_PAUSE };
     loop {
-        let mut listened = Duration::ZERO;
-        match tokio::time::timeout(ANSWER_LIMIT, connect(options.clone(), &channel)).await {
-            Ok(Ok(mut listener)) => {
-                let since = Instant::now();
-                wakers.notify_all();
-                tried.send_replace(true);
-                if let Err(panicked) =
-                    panics::caught_async(forward_notifications(&mut listener, &wakers)).await
-                {
-                    tracing::error!(%panicked, "listening for wakes panicked; continuing with a new connection");
-                }
-                listened = since.elapsed();
-                tracing::debug!("the connection that listens for wakes is lost");
-            }
-            Ok(Err(error)) => tracing::debug!(%error, "cannot listen for wakes"),
-            Err(_) => tracing::debug!("cannot listen for wakes: no answer"),
-        }
+        let began = Instant::now();
+        let attempt = panics::caught_async(listen_once(options.clone(), &channel, &wakers, &tried)).await;
+        let listened = attempt.unwrap_or_else(|panicked| {
+            tracing::error!(%panicked, "listening for wakes panicked; continuing with a new connection");
+            began.elapsed()
+        });
         tried.send_replace(true);
         tokio::time::sleep(backoff.after(listened)).await;
     }
+}
+
+/// Connects, and passes notifications on until the connection is lost. Returns how long it listened.
+#[expect(clippy::disallowed_methods, reason = "it waits for a database, in real time")]
+async fn listen_once(
+    options: PgConnectOptions,
+    channel: &str,
+    wakers: &Wakers,
+    tried: &watch::Sender<bool>,
+) -> Duration {
+    match tokio::time::timeout(ANSWER_LIMIT, connect(options, channel)).await {
+        Ok(Ok(mut listener)) => {
+            let since = Instant::now();
+            wakers.notify_all();
+            tried.send_replace(true);
+            forward_notifications(&mut listener, wakers).await;
+            tracing::debug!("the connection that listens for wakes is lost");
+            return since.elapsed();
+        }
+        Ok(Err(error)) => tracing::debug!(%error, "cannot listen for wakes"),
+        Err(_) => tracing::debug!("cannot listen for wakes: no answer"),
+    }
+    Duration::ZERO
 }
 
 async fn connect(options: PgConnectOptions, channel: &str) -> Result<PgListener, sqlx::Error> {

@@ -49,7 +49,7 @@ pub struct PostgresOptions {
     /// The schema that holds the tables. It is created if it does not exist.
     pub schema: String,
     /// The maximum number of connections for the calls of all hosts that share the store. One more is
-    /// reserved for renewals and heartbeats, and one listens.
+    /// reserved for renewals and heartbeats, one for views and changes of ownership, and one listens.
     pub connections: usize,
     /// The time limit of a call. After it the call fails, and its outcome is unknown.
     pub call_limit: Duration,

@@ -10,9 +10,10 @@ use ephor_core::ids::{GroupId, LogId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::record::{self, Change, CheckpointRecord, LeaseRecord};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, GiveAway, HISTORY_PER_PARTITION, Seek, SeekRequest, StoreError};
+use ephor_core::store::{Claim, Handoff, MAX_HISTORY_PER_PARTITION, Seek, SeekRequest, StoreError};
 use sqlx::postgres::PgRow;
 
+use super::connections::Purpose;
 use super::failure::{self, Failure};
 use super::partition_state::{PartitionState, checkpoint_in};
 use super::rows::{CHECKPOINT_COLUMNS, text};
@@ -44,7 +45,7 @@ impl Session {
             // An unreadable position fails the claim: an owner could not start from it.
             state.checkpoint()?;
             let old = state.lease.as_ref();
-            let Some(change) = record::claim(old, state.seal, request, now, &Rules::default())? else {
+            let Some(change) = record::claim(old, state.fence, request, now, &Rules::default())? else {
                 return Ok(Decision::Answer(Claim::Lost { holder: state.seen_lease() }));
             };
             let lease = change.lease.seen_at(now);
@@ -64,10 +65,10 @@ impl Session {
         &self,
         group: &GroupId,
         request: &TransferRequest,
-    ) -> Result<GiveAway, Failure> {
+    ) -> Result<Handoff, Failure> {
         let decide = |state: &PartitionState| {
             let old = state.lease.as_ref();
-            let change = record::transfer(old, state.seal, request, state.reading.now)?;
+            let change = record::transfer(old, state.fence, request, state.reading.now)?;
             Ok(give_away(change, wakers::host(group, &request.to)))
         };
         Ok(self.change(group, request.token.partition, decide).await?.0)
@@ -77,11 +78,14 @@ impl Session {
         &self,
         group: &GroupId,
         request: &ReleaseRequest,
-    ) -> Result<GiveAway, Failure> {
-        let wake = request.heir.as_ref().map_or_else(|| wakers::all(group), |heir| wakers::host(group, heir));
+    ) -> Result<Handoff, Failure> {
+        let wake = request
+            .successor
+            .as_ref()
+            .map_or_else(|| wakers::all(group), |successor| wakers::host(group, successor));
         let decide = |state: &PartitionState| {
             let old = state.lease.as_ref();
-            let change = record::release(old, state.seal, request, state.reading.now);
+            let change = record::release(old, state.fence, request, state.reading.now);
             Ok(give_away(change, wake))
         };
         Ok(self.change(group, request.token.partition, decide).await?.0)
@@ -93,7 +97,7 @@ impl Session {
         let decide = |state: &PartitionState| {
             let (old, now) = (state.lease.as_ref(), state.reading.now);
             let change =
-                record::seek(old, state.seal, request.partition, &request.by, now, &Rules::default())?;
+                record::seek(old, state.fence, request.partition, &request.by, now, &Rules::default())?;
             let epoch = change.lease.epoch;
             let (position, log) = (request.position.clone(), request.log.clone());
             let position = Some(Checkpoint { position, log, epoch, saved_at: now });
@@ -111,7 +115,7 @@ impl Session {
         decide: impl Fn(&PartitionState) -> Result<Decision<T>, Failure>,
     ) -> Result<(T, CheckpointRecord), Failure> {
         for _ in 0..MAX_ATTEMPTS {
-            let (mut pooled, state) = self.read_state(group, partition).await?;
+            let (mut pooled, state) = self.read_state(Purpose::Ownership, group, partition).await?;
             let (planned, answer) = match decide(&state)? {
                 Decision::Write(planned, answer) => (planned, answer),
                 Decision::Answer(answer) => {
@@ -146,8 +150,9 @@ impl Session {
         let PlannedWrite { change, position, wake } = planned;
         let (lease, history) = (&change.lease, &change.history);
         let p = lease.partition.0;
-        let lease_sql = lease_sql(s, &key, state, lease)?;
-        let seal = literal::epoch(change.seal)?;
+        let condition = format!("{} AND {}", state.reading.is_fresh(), self.tables_are_known());
+        let lease_sql = lease_sql(s, &key, state, lease, &condition)?;
+        let fence = literal::epoch(change.fence)?;
         let (columns, values, updates) = match position {
             None => (String::new(), String::new(), String::new()),
             Some(checkpoint) => position_sql(checkpoint)?,
@@ -160,7 +165,7 @@ impl Session {
              WHERE group_key = {key} AND partition = {p} FOR UPDATE), \
              lease AS ({lease_sql}), \
              seal AS (INSERT INTO {s}.checkpoints AS c (group_key, partition, seal, revision{columns}) \
-             SELECT {key}, {p}, {seal}, 1{values} FROM lease \
+             SELECT {key}, {p}, {fence}, 1{values} FROM lease \
              ON CONFLICT (group_key, partition) DO UPDATE SET seal = excluded.seal, \
              revision = c.revision + 1{updates} RETURNING {CHECKPOINT_COLUMNS}), \
              line AS (INSERT INTO {s}.history (group_key, partition, at, epoch, from_host, to_host, reason) \
@@ -176,7 +181,7 @@ impl Session {
             to = literal::host(history.to.as_ref()),
             reason = literal::text(&write_reason(&history.reason)),
             // The statement does not see the new row.
-            kept = HISTORY_PER_PARTITION - 1,
+            kept = MAX_HISTORY_PER_PARTITION - 1,
         ))
     }
 
@@ -184,32 +189,38 @@ impl Session {
         &self,
         group: &GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<PgRow>, Failure> {
         let (s, key) = (self.schema(), literal::group(group));
         let which =
             partition.map_or_else(String::new, |partition| format!("AND partition = {}", partition.0));
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
         let sql = format!(
             "SELECT partition, at, epoch, from_host, to_host, reason FROM {s}.history \
-             WHERE group_key = {key} {which} ORDER BY number DESC LIMIT {most}"
+             WHERE group_key = {key} {which} ORDER BY number DESC LIMIT {max}"
         );
         self.run_only(&sql).await
     }
 }
 
-fn give_away(change: Option<Change>, wake: Wake) -> Decision<GiveAway> {
+fn give_away(change: Option<Change>, wake: Wake) -> Decision<Handoff> {
     match change {
-        None => Decision::Answer(GiveAway::NotOurs),
+        None => Decision::Answer(Handoff::NotOurs),
         Some(change) => {
             let planned = PlannedWrite { change, position: None, wake: Some(wake) };
-            Decision::Write(Box::new(planned), GiveAway::Done)
+            Decision::Write(Box::new(planned), Handoff::Done)
         }
     }
 }
 
-/// Writes the lease if it is unchanged and the reading is still fresh.
-fn lease_sql(s: &str, key: &str, state: &PartitionState, lease: &LeaseRecord) -> Result<String, StoreError> {
+/// Writes the lease if it is unchanged and the condition holds.
+fn lease_sql(
+    s: &str,
+    key: &str,
+    state: &PartitionState,
+    lease: &LeaseRecord,
+    condition: &str,
+) -> Result<String, StoreError> {
     let names = "owner, epoch, duration_ms, acquired_at, renewed_at, server, revision, previous, \
                  previous_until, heir";
     let values = [
@@ -220,23 +231,23 @@ fn lease_sql(s: &str, key: &str, state: &PartitionState, lease: &LeaseRecord) ->
         lease.renewed_at.0.to_string(),
         state.reading.server.to_string(),
         literal::stored(lease.revision)?.to_string(),
-        literal::host(lease.previous.as_ref()),
-        lease.previous_until.0.to_string(),
-        literal::host(lease.heir.as_ref()),
+        literal::host(lease.previous_owner.as_ref()),
+        lease.previous_owner_until.0.to_string(),
+        literal::host(lease.successor.as_ref()),
     ]
     .join(", ");
-    let (p, fresh) = (lease.partition.0, state.reading.is_fresh());
+    let p = lease.partition.0;
     // Counting the fence makes PostgreSQL lock it first.
     let fenced = "(SELECT count(*) FROM fence) >= 0";
     Ok(match &state.lease {
         Some(old) => format!(
             "UPDATE {s}.leases SET ({names}) = ROW({values}) WHERE group_key = {key} AND partition = {p} \
-             AND {fenced} AND revision = {} AND {fresh} RETURNING 1",
+             AND {fenced} AND revision = {} AND {condition} RETURNING 1",
             literal::stored(old.revision)?
         ),
         None => format!(
             "INSERT INTO {s}.leases (group_key, partition, {names}) SELECT {key}, {p}, {values} \
-             WHERE {fenced} AND {fresh} ON CONFLICT DO NOTHING RETURNING 1"
+             WHERE {fenced} AND {condition} ON CONFLICT DO NOTHING RETURNING 1"
         ),
     })
 }

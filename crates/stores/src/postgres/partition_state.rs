@@ -7,9 +7,9 @@ use ephor_core::record::{CheckpointRecord, LeaseRecord};
 use sqlx::postgres::PgRow;
 
 use super::clock::{NOW, Reading, SERVER};
-use super::connections::PooledConnection;
+use super::connections::{PooledConnection, Purpose};
 use super::failure::{Failure, damaged};
-use super::rows::{CHECKPOINT_COLUMNS, LEASE_COLUMNS, checkpoint, lease, number, reading, seal, text};
+use super::rows::{CHECKPOINT_COLUMNS, LEASE_COLUMNS, checkpoint, fence, lease, number, reading, text};
 use super::session::Session;
 use super::{literal, rows};
 use crate::text::Unreadable;
@@ -20,7 +20,7 @@ pub(super) struct PartitionState {
     pub(super) lease: Option<LeaseRecord>,
     /// Whether the lease's times are of this reading's clock.
     age_known: bool,
-    pub(super) seal: Epoch,
+    pub(super) fence: Epoch,
     /// An error if the position is unreadable; a seek does not need it.
     pub(super) checkpoint: Result<CheckpointRecord, Unreadable>,
     /// Increases with every write of the checkpoint; none if there is no row.
@@ -46,6 +46,7 @@ pub(super) fn time_of(rows: &[PgRow]) -> Result<Reading, Failure> {
 impl Session {
     pub(super) async fn read_state(
         &self,
+        purpose: Purpose,
         group: &GroupId,
         partition: PartitionId,
     ) -> Result<(PooledConnection<'_>, PartitionState), Failure> {
@@ -56,7 +57,7 @@ impl Session {
              WHERE group_key = {key} AND partition = {p}",
             clock_row()
         );
-        let (pooled, rows) = self.run_first(&sql).await?;
+        let (pooled, rows) = self.run_first_for(purpose, &sql).await?;
         let state = read(&rows, group, partition)?;
         Ok((pooled, state))
     }
@@ -71,13 +72,13 @@ fn read(rows: &[PgRow], group: &GroupId, partition: PartitionId) -> Result<Parti
     let age_known = leases.map(|row| rows::age_known(row, reading)).transpose();
     let age_known = age_known.map_err(|why| unreadable("lease", why))?.unwrap_or(true);
     let row = rows.iter().find(|row| kind(row) == "checkpoint");
-    let seal = row.map_or(Ok(Epoch::NONE), seal).map_err(|why| unreadable("seal", why))?;
+    let fence = row.map_or(Ok(Epoch::NONE), fence).map_err(|why| unreadable("seal", why))?;
     let revision =
         row.map(|row| number(row, "revision")).transpose().map_err(|why| unreadable("seal", why))?;
     let checkpoint = row.map_or_else(|| Ok(CheckpointRecord::default()), rows::checkpoint);
     let checkpoint =
         checkpoint.map_err(|why| format!("the checkpoint of partition {partition} of {group}: {why}"));
-    Ok(PartitionState { reading, lease, age_known, seal, checkpoint, revision })
+    Ok(PartitionState { reading, lease, age_known, fence, checkpoint, revision })
 }
 
 impl PartitionState {

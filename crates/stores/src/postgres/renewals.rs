@@ -27,7 +27,6 @@ impl Session {
             return Ok(vec![]);
         }
         let rows = self.run_only_for(Purpose::Urgent, &self.renew_sql(group, duration, tokens)).await?;
-        self.check_version(&rows)?;
         let mut answers = answers(&rows, tokens)?;
         // A lease that was taken while the statement waited still shows its old owner: read again.
         let looks_ours = |(answer, token): (&Renewal, &LeaseToken)| matches!(answer, Renewal::Lost { holder: Some(lease) } if lease.token().as_ref() == Some(token));
@@ -78,7 +77,7 @@ impl Session {
         tokens: &[LeaseToken],
         answers: &mut [Renewal],
     ) -> Result<(), Failure> {
-        let view = self.view(group).await?;
+        let view = self.view(Purpose::Urgent, group).await?;
         for (answer, token) in answers.iter_mut().zip(tokens) {
             if let Renewal::Lost { holder } = answer {
                 *holder = view.lease(token.partition).cloned();

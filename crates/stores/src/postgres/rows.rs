@@ -70,9 +70,9 @@ pub(super) fn lease(row: &PgRow, reading: Reading) -> Result<LeaseRecord, Unread
         acquired_at: moved(time(row, "acquired_at")?),
         renewed_at: moved(renewed_at),
         revision: number(row, "revision")?,
-        previous: optional_host(row, "previous")?,
-        previous_until: moved(time(row, "previous_until")?),
-        heir: optional_host(row, "heir")?,
+        previous_owner: optional_host(row, "previous")?,
+        previous_owner_until: moved(time(row, "previous_until")?),
+        successor: optional_host(row, "heir")?,
     })
 }
 
@@ -88,7 +88,7 @@ pub(super) fn age_known(row: &PgRow, reading: Reading) -> Result<bool, Unreadabl
 }
 
 /// The epoch that may save. It is readable even if the position is not, so that a seek can replace it.
-pub(super) fn seal(row: &PgRow) -> Result<Epoch, Unreadable> {
+pub(super) fn fence(row: &PgRow) -> Result<Epoch, Unreadable> {
     epoch(row, "seal")
 }
 
@@ -102,7 +102,7 @@ pub(super) fn checkpoint(row: &PgRow) -> Result<CheckpointRecord, Unreadable> {
             saved_at: time(row, "saved_at")?,
         }),
     };
-    Ok(CheckpointRecord { seal: seal(row)?, checkpoint })
+    Ok(CheckpointRecord { fence: fence(row)?, checkpoint })
 }
 
 pub(super) fn change(row: &PgRow) -> Result<OwnershipChange, Unreadable> {

@@ -8,10 +8,12 @@ use ephor_core::rules::Rules;
 use ephor_core::store::{Save, SaveRequest};
 use sqlx::PgConnection;
 
+use super::connections::Purpose;
 use super::failure::{self, Failure};
 use super::ownership_changes::{position_values, too_many_conflicts};
 use super::partition_state::{checkpoint_in, clock_row, kind, time_of};
 use super::rows::{CHECKPOINT_COLUMNS, number};
+use super::schema::version_sql;
 use super::session::{MAX_ATTEMPTS, Session, execute};
 use super::{failure::damaged, literal};
 
@@ -19,7 +21,7 @@ impl Session {
     pub(super) async fn save(&self, group: &GroupId, request: &SaveRequest) -> Result<Save, Failure> {
         let partition = request.token.partition;
         for _ in 0..MAX_ATTEMPTS {
-            let (mut pooled, state) = self.read_state(group, partition).await?;
+            let (mut pooled, state) = self.read_state(Purpose::Usual, group, partition).await?;
             let now = state.reading.now;
             let verdict = record::save(state.checkpoint()?, request, now, &Rules::default());
             let (SaveVerdict::Write(checkpoint), Some(revision)) = (&verdict, state.revision) else {
@@ -52,9 +54,10 @@ impl Session {
         let (s, key) = (self.schema(), literal::group(group));
         Ok(format!(
             "UPDATE {s}.checkpoints SET (position, log, epoch, saved_at) = ROW({}), revision = revision + 1 \
-             WHERE group_key = {key} AND partition = {} AND {condition} RETURNING 1",
+             WHERE group_key = {key} AND partition = {} AND {condition} AND {} RETURNING 1",
             position_values(checkpoint)?,
             request.token.partition.0,
+            self.tables_are_known(),
         ))
     }
 
@@ -68,14 +71,16 @@ impl Session {
     ) -> Result<Save, Failure> {
         let (s, key, partition) = (self.schema(), literal::group(group), request.token.partition);
         let sql = format!(
-            "SET LOCAL idle_in_transaction_session_timeout = {idle}; {clock} \
+            "SET LOCAL idle_in_transaction_session_timeout = {idle}; {version}; {clock} \
              SELECT 'checkpoint' AS kind, {CHECKPOINT_COLUMNS} FROM {s}.checkpoints \
              WHERE group_key = {key} AND partition = {p} FOR UPDATE",
             idle = self.options.transaction_idle.as_millis(),
+            version = version_sql(s),
             clock = clock_row(),
             p = partition.0,
         );
         let rows = execute(connection, &sql).await?;
+        self.check_version(&rows)?;
         let now = time_of(&rows)?.now;
         let row = rows.iter().find(|row| kind(row) == "checkpoint");
         let record = match row {
@@ -114,7 +119,7 @@ fn answer(verdict: SaveVerdict) -> Save {
     match verdict {
         SaveVerdict::Write(checkpoint) => Save::Saved(checkpoint),
         SaveVerdict::Behind(stored) => Save::Behind { stored },
-        SaveVerdict::Fenced { seal } => Save::Fenced { epoch: seal },
+        SaveVerdict::Fenced { epoch } => Save::Fenced { epoch },
     }
 }
 
@@ -154,7 +159,7 @@ mod tests {
             duration: Duration::from_secs(60),
             seen,
             above: Epoch::NONE,
-            cause: ClaimCause::Silent,
+            cause: ClaimCause::Unresponsive,
         }
     }
 
@@ -166,7 +171,7 @@ mod tests {
         let options = PostgresOptions { lock_wait: Duration::from_millis(200), ..PostgresOptions::default() };
         let store = PostgresStore::connect(&url, options).unwrap();
         let Ok(Claim::Won { token, lease, .. }) = store.claim(&group(), &request("a", None)).await else {
-            panic!("nobody had it");
+            panic!("it had no owner");
         };
         let mut gate = PgConnection::connect(&url).await.unwrap();
         gate.execute(GATE).await.unwrap();

@@ -1,7 +1,10 @@
 //! Creates the tables and migrates older ones.
 //!
 //! `schema_version` holds the version of the tables. A release that only adds a column need not raise
-//! it: older releases keep the values of columns that they do not know.
+//! it: older releases keep the values of columns that they do not know. A release that raises it locks the
+//! hosts of older ones out: every call reads the version, and every write has it as a condition. A
+//! statement that is running sees the version from before, so a migration must lock every table whose rows
+//! it changes, as `ALTER TABLE` does.
 
 use sqlx::PgConnection;
 
@@ -25,7 +28,7 @@ const LOCK_WAIT_MS: u32 = 8_000;
 ///
 /// The key of a group is its three names, separated by spaces. A host is stored as `name#incarnation`.
 /// Times are milliseconds of the clock of one run of the server, and `server` names that run: see
-/// clock.rs. Positions, foundings and host records are text in the formats of `text/`.
+/// clock.rs. Positions, origins of groups (the column `founding`) and host records are text in the formats of `text/`.
 const VERSION_1: &str = "
 CREATE TABLE $s.groups (
     group_key text PRIMARY KEY,

@@ -11,7 +11,7 @@ use super::connections::{Connections, PooledConnection, Purpose};
 use super::failure::{self, Failure};
 use super::options::PostgresOptions;
 use super::rows::number;
-use super::schema;
+use super::schema::{self, version_sql};
 
 /// The number of times a call is run again after lost races before it fails.
 pub(super) const MAX_ATTEMPTS: usize = 20;
@@ -90,23 +90,27 @@ impl Session {
     }
 
     /// Runs the first statement of a call, which must be repeatable. It runs again if the server has
-    /// closed the idle connection.
-    pub(super) async fn run_first(&self, sql: &str) -> Result<(PooledConnection<'_>, Vec<PgRow>), Failure> {
-        self.run_first_for(Purpose::Usual, sql).await
-    }
-
-    /// As [`run_first`](Self::run_first), for a purpose.
+    /// closed the idle connection. Fails if a later release has migrated the tables; a statement that writes
+    /// must have the condition [`tables_are_known`](Self::tables_are_known), too.
     pub(super) async fn run_first_for(
         &self,
         purpose: Purpose,
         sql: &str,
     ) -> Result<(PooledConnection<'_>, Vec<PgRow>), Failure> {
+        let sql = format!("{}; {sql}", version_sql(self.schema()));
         let mut attempts = 0;
         loop {
             attempts += 1;
             let mut pooled = self.connection(purpose).await?;
-            match execute(&mut pooled.connection, sql).await {
-                Ok(rows) => return Ok((pooled, rows)),
+            match execute(&mut pooled.connection, &sql).await {
+                Ok(rows) => match self.check_version(&rows) {
+                    // After the version come the rows of the caller's statement.
+                    Ok(()) => return Ok((pooled, rows.into_iter().skip(1).collect())),
+                    Err(newer) => {
+                        pooled.return_to_pool();
+                        return Err(newer);
+                    }
+                },
                 Err(Failure::Sqlx(error)) if attempts < MAX_ATTEMPTS && failure::is_conflict(&error) => {
                     pooled.return_to_pool();
                 }
@@ -160,14 +164,16 @@ impl Session {
         Ok(self.connections.take(purpose).await?)
     }
 
-    /// An SQL condition: no later release has migrated the tables.
+    /// An SQL condition for statements that write: no later release has migrated the tables.
     pub(super) fn tables_are_known(&self) -> String {
-        format!("({}) <= {}", schema::version_sql(self.schema()), schema::MIGRATIONS.len())
+        format!("({}) <= {}", version_sql(self.schema()), schema::MIGRATIONS.len())
     }
 
-    /// Refuses tables that a later release has migrated, by the column `version` of any row.
+    /// Refuses tables that a later release has migrated, by the column `version` of the first and the last
+    /// row, which may be of different statements.
     pub(super) fn check_version(&self, rows: &[PgRow]) -> Result<(), Failure> {
-        let found = rows.iter().find_map(|row| number::<i64>(row, "version").ok());
+        let rows = [rows.first(), rows.last()].into_iter().flatten();
+        let found = rows.filter_map(|row| number::<i64>(row, "version").ok()).max();
         match found.and_then(|found| usize::try_from(found).ok()) {
             Some(found) if found > schema::MIGRATIONS.len() => {
                 Err(schema::newer(self.schema(), found, schema::MIGRATIONS.len()).into())

@@ -11,10 +11,11 @@ use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreError, StoreFuture, View,
 };
 
+use super::connections::Purpose;
 use super::failure;
 use super::listener::Listener;
 use super::options::{ConnectError, PostgresOptions, connect_options};
@@ -130,7 +131,7 @@ impl Store for PostgresStore {
             fences_checkpoints: true,
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
-            epochless_neighbours: false,
+            shared_with_other_sdks: false,
         }
     }
 
@@ -138,15 +139,15 @@ impl Store for PostgresStore {
         Box::pin(self.session().call(self.session().groups()))
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        Box::pin(self.session().call(self.session().found(group, founding)))
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        Box::pin(self.session().call(self.session().init_group(group, origin)))
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
-        Box::pin(self.session().call(self.session().view(group)))
+        Box::pin(self.session().call(self.session().view(Purpose::Ownership, group)))
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         Box::pin(self.session().call(async move {
             if let Some(listener) = &self.inner.listener {
                 listener.start().await;
@@ -164,13 +165,13 @@ impl Store for PostgresStore {
         }))
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        Box::pin(self.session().call(self.session().order(group, host, orders)))
+        Box::pin(self.session().call(self.session().set_desired_state(group, host, desired)))
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -186,11 +187,11 @@ impl Store for PostgresStore {
         Box::pin(self.session().call(self.session().renew(group, duration, tokens)))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         Box::pin(self.session().call(self.session().transfer(group, request)))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         Box::pin(self.session().call(self.session().release(group, request)))
     }
 
@@ -206,10 +207,10 @@ impl Store for PostgresStore {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
         Box::pin(self.session().call(async move {
-            let rows = self.session().history(group, partition, most).await?;
+            let rows = self.session().history(group, partition, max).await?;
             // Unreadable rows are left out.
             let read = |row| {
                 rows::change(row)

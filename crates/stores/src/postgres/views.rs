@@ -1,11 +1,12 @@
 //! Reads all records of a group in one round trip.
 
 use ephor_core::ids::GroupId;
-use ephor_core::store::{Founding, HostEntry, View};
+use ephor_core::store::{GroupOrigin, HostEntry, View};
 use ephor_core::time::Timestamp;
 use sqlx::postgres::PgRow;
 
 use super::clock::Reading;
+use super::connections::Purpose;
 use super::failure::{Failure, damaged};
 use super::literal;
 use super::ownership_changes::group_of;
@@ -15,7 +16,7 @@ use super::rows::{
     seen_lease, text,
 };
 use super::session::Session;
-use crate::text::{Unreadable, read_founding, read_host, write_founding};
+use crate::text::{Unreadable, read_host, read_origin, write_origin};
 
 impl Session {
     /// All groups that have records, in order. A group with unreadable names is left out.
@@ -37,23 +38,28 @@ impl Session {
         Ok(groups)
     }
 
-    pub(super) async fn found(&self, group: &GroupId, founding: &Founding) -> Result<Founding, Failure> {
-        let (s, key, text) = (self.schema(), literal::group(group), literal::text(&write_founding(founding)));
+    pub(super) async fn init_group(
+        &self,
+        group: &GroupId,
+        origin: &GroupOrigin,
+    ) -> Result<GroupOrigin, Failure> {
+        let (s, key, text) = (self.schema(), literal::group(group), literal::text(&write_origin(origin)));
         let sql = format!(
-            "{} INSERT INTO {s}.groups AS g (group_key, founding) VALUES ({key}, {text}) \
+            "{limit} INSERT INTO {s}.groups AS g (group_key, founding) SELECT {key}, {text} WHERE {known} \
              ON CONFLICT (group_key) DO UPDATE SET founding = coalesce(g.founding, excluded.founding) \
              RETURNING founding",
-            self.lock_limit()
+            limit = self.lock_limit(),
+            known = self.tables_are_known(),
         );
-        let rows = self.run_only(&sql).await?;
+        let rows = self.run_only_for(Purpose::Ownership, &sql).await?;
         let read = rows.first().ok_or_else(|| "it is missing".to_owned());
-        let read = read.and_then(|row| optional_text(row, "founding")?.map(read_founding).transpose());
-        let unreadable = |why| damaged(format!("the founding of {group}: {why}"));
+        let read = read.and_then(|row| optional_text(row, "founding")?.map(read_origin).transpose());
+        let unreadable = |why| damaged(format!("the origin record of {group}: {why}"));
         read.map_err(unreadable)?.ok_or_else(|| unreadable("it is missing".to_owned()))
     }
 
     /// Reads leases before checkpoints: see [`View`].
-    pub(super) async fn view(&self, group: &GroupId) -> Result<View, Failure> {
+    pub(super) async fn view(&self, purpose: Purpose, group: &GroupId) -> Result<View, Failure> {
         let (s, key) = (self.schema(), literal::group(group));
         let sql = format!(
             "{} SELECT 'lease' AS kind, {LEASE_COLUMNS} FROM {s}.leases WHERE group_key = {key} \
@@ -64,7 +70,7 @@ impl Session {
              SELECT 'group' AS kind, founding FROM {s}.groups WHERE group_key = {key}",
             clock_row()
         );
-        let rows = self.run_only(&sql).await?;
+        let rows = self.run_only_for(purpose, &sql).await?;
         let reading = time_of(&rows)?;
         let mut view = View { at: reading.now, ..View::default() };
         for row in &rows {
@@ -86,7 +92,7 @@ fn take_in(view: &mut View, row: &PgRow, reading: Reading) -> Result<(), Unreada
             view.checkpoints.extend(checkpoint.map(|checkpoint| (partition, checkpoint)));
         }
         "host" => view.hosts.push(host(row, reading)?),
-        "group" => view.founding = optional_text(row, "founding")?.map(read_founding).transpose()?,
+        "group" => view.origin = optional_text(row, "founding")?.map(read_origin).transpose()?,
         _ => {}
     }
     Ok(())
@@ -106,7 +112,7 @@ fn which(row: &PgRow) -> String {
     let partition = || optional_number::<i64>(row, "partition").ok().flatten().unwrap_or(-1);
     match kind(row) {
         "host" => format!("the record of host {}", text(row, "host").unwrap_or("?")),
-        "group" => "the founding".to_owned(),
+        "group" => "the origin record".to_owned(),
         kind => format!("the {kind} of partition {}", partition()),
     }
 }

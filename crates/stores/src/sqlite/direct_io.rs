@@ -211,7 +211,7 @@ mod tests {
         assert!(is_not_offered(&error(rustix::io::Errno::OPNOTSUPP)));
         assert!(!is_not_offered(&error(rustix::io::Errno::IO)));
         let folder = tempfile::tempdir().unwrap();
-        assert!(DirectFile::open(folder.path()).is_err(), "what cannot be opened at all is an error");
+        assert!(DirectFile::open(folder.path()).is_err(), "a file that cannot be opened is an error");
     }
 
     #[test]

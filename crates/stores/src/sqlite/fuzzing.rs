@@ -12,7 +12,7 @@ use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
 };
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{Founding, HostOrders, SaveRequest, SeekRequest, StoreError};
+use ephor_core::store::{DesiredState, GroupOrigin, SaveRequest, SeekRequest, StoreError};
 use ephor_core::time::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -77,9 +77,9 @@ fn prepared() -> TransactionResult<(Connection, Vec<String>)> {
     write_clock(&connection, &row)?;
     let group = group();
     let records = Records::of(&connection, &group, NOW)?;
-    transactions::found(&records, &Founding { partitions: vec![P], log: None })?;
+    transactions::init_group(&records, &GroupOrigin { partitions: vec![P], log: None })?;
     records.heartbeat(&host())?;
-    records.order(&host().id, HostOrders { drain: true })?;
+    records.set_desired_state(&host().id, DesiredState { drain: true })?;
     transactions::claim(&records, &claim(None))?;
     transactions::save(&records, &save())?;
     drop(records);
@@ -120,10 +120,10 @@ fn play(connection: &Connection) -> TransactionResult<()> {
     fine(records.history(None, 10));
     fine(records.history(Some(P), 10));
     fine(records.last_wake(&host().id));
-    fine(records.founding());
-    fine(transactions::found(&records, &Founding { partitions: vec![P], log: None }));
+    fine(records.origin());
+    fine(transactions::init_group(&records, &GroupOrigin { partitions: vec![P], log: None }));
     fine(records.heartbeat(&host()));
-    fine(records.order(&host().id, HostOrders { drain: false }));
+    fine(records.set_desired_state(&host().id, DesiredState { drain: false }));
     let seen = view.lease(P).map(|lease| lease.version.clone());
     let token = view.lease(P).and_then(|lease| lease.token()).unwrap_or_else(token);
     fine(transactions::renew(&records, LEASE, std::slice::from_ref(&token)));
@@ -135,7 +135,7 @@ fn play(connection: &Connection) -> TransactionResult<()> {
     fine(transactions::transfer(&records, &transfer));
     let token = LeaseToken { epoch: token.epoch.max(Epoch::NONE), ..token };
     let (cause, settled) = (ReleaseCause::Shutdown, true);
-    fine(transactions::release(&records, &ReleaseRequest { token, cause, heir: None, settled }));
+    fine(transactions::release(&records, &ReleaseRequest { token, cause, successor: None, settled }));
     let (position, by) = (finished(), "ada".to_owned());
     fine(transactions::seek(&records, &SeekRequest { partition: P, position, log: None, by, force: false }));
     fine(records.retire(&host().id));

@@ -11,7 +11,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, FORGET_HOSTS_AFTER, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest,
+    Capabilities, Claim, DesiredState, FORGET_HOSTS_AFTER, GroupOrigin, Handoff, Renewal, Save, SaveRequest,
     Seek, SeekRequest, Store, StoreFuture, View,
 };
 
@@ -191,7 +191,7 @@ impl Store for SqliteStore {
             fences_checkpoints: true,
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
-            epochless_neighbours: false,
+            shared_with_other_sdks: false,
         }
     }
 
@@ -199,23 +199,23 @@ impl Store for SqliteStore {
         Box::pin(self.worker().read(|connection, _| records::groups(connection)))
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        self.write(group, founding.clone(), transactions::found)
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        self.write(group, origin.clone(), transactions::init_group)
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
         self.read(group, |records| records.view())
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         let wakers = self.inner.wakers.clone();
         let here = group.clone();
         self.write(group, record.clone(), move |records, record| {
-            let orders = records.heartbeat(record)?;
+            let desired = records.heartbeat(record)?;
             let (last_wake, now) = (records.last_wake(&record.id)?, records.now);
             // Under the write lock, so that every wake is either counted here or comes later.
             wakers.heartbeat(&here, &record.id, last_wake, now, now - FORGET_HOSTS_AFTER);
-            Ok(orders)
+            Ok(desired)
         })
     }
 
@@ -228,13 +228,13 @@ impl Store for SqliteStore {
         })
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        self.write(group, host.clone(), move |records, host| records.order(host, orders))
+        self.write(group, host.clone(), move |records, host| records.set_desired_state(host, desired))
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -252,11 +252,11 @@ impl Store for SqliteStore {
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         self.write(group, request.clone(), transactions::transfer)
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         self.write(group, request.clone(), transactions::release)
     }
 
@@ -272,9 +272,9 @@ impl Store for SqliteStore {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.read(group, move |records| records.history(partition, most))
+        self.read(group, move |records| records.history(partition, max))
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {

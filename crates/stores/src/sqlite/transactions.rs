@@ -6,23 +6,23 @@ use ephor_core::checkpoint::Checkpoint;
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::record::{self, SaveVerdict};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, Founding, GiveAway, Renewal, Save, SaveRequest, Seek, SeekRequest};
+use ephor_core::store::{Claim, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest};
 
 use super::records::{Records, TransactionError, TransactionResult};
 
-pub(super) fn found(records: &Records<'_>, founding: &Founding) -> TransactionResult<Founding> {
-    if let Some(founding) = records.founding()? {
-        return Ok(founding);
+pub(super) fn init_group(records: &Records<'_>, origin: &GroupOrigin) -> TransactionResult<GroupOrigin> {
+    if let Some(origin) = records.origin()? {
+        return Ok(origin);
     }
-    records.write_founding(founding)?;
-    Ok(founding.clone())
+    records.write_origin(origin)?;
+    Ok(origin.clone())
 }
 
 pub(super) fn claim(records: &Records<'_>, request: &ClaimRequest) -> TransactionResult<Claim> {
     let partition = request.partition;
     let old = records.lease(partition)?;
-    let seal = records.seal(partition)?;
-    let Some(change) = record::claim(old.as_ref(), seal, request, records.now, &Rules::default())? else {
+    let fence = records.fence(partition)?;
+    let Some(change) = record::claim(old.as_ref(), fence, request, records.now, &Rules::default())? else {
         return Ok(Claim::Lost { holder: old.map(|lease| lease.seen_at(records.now)) });
     };
     records.apply(&change)?;
@@ -52,29 +52,29 @@ fn renew_one(records: &Records<'_>, duration: Duration, token: &LeaseToken) -> T
     Ok(Renewal::Renewed)
 }
 
-pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> TransactionResult<GiveAway> {
+pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> TransactionResult<Handoff> {
     let partition = request.token.partition;
-    let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
-    let Some(change) = record::transfer(old.as_ref(), seal, request, records.now)? else {
-        return Ok(GiveAway::NotOurs);
+    let (old, fence) = (records.lease(partition)?, records.fence(partition)?);
+    let Some(change) = record::transfer(old.as_ref(), fence, request, records.now)? else {
+        return Ok(Handoff::NotOurs);
     };
     records.apply(&change)?;
     records.wake(&request.to)?;
-    Ok(GiveAway::Done)
+    Ok(Handoff::Done)
 }
 
-pub(super) fn release(records: &Records<'_>, request: &ReleaseRequest) -> TransactionResult<GiveAway> {
+pub(super) fn release(records: &Records<'_>, request: &ReleaseRequest) -> TransactionResult<Handoff> {
     let partition = request.token.partition;
-    let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
-    let Some(change) = record::release(old.as_ref(), seal, request, records.now) else {
-        return Ok(GiveAway::NotOurs);
+    let (old, fence) = (records.lease(partition)?, records.fence(partition)?);
+    let Some(change) = record::release(old.as_ref(), fence, request, records.now) else {
+        return Ok(Handoff::NotOurs);
     };
     records.apply(&change)?;
-    match &request.heir {
-        Some(heir) => records.wake(heir)?,
+    match &request.successor {
+        Some(successor) => records.wake(successor)?,
         None => records.wake_all()?,
     }
-    Ok(GiveAway::Done)
+    Ok(Handoff::Done)
 }
 
 pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> TransactionResult<Save> {
@@ -86,7 +86,7 @@ pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> TransactionR
             Save::Saved(checkpoint)
         }
         SaveVerdict::Behind(stored) => Save::Behind { stored },
-        SaveVerdict::Fenced { seal } => Save::Fenced { epoch: seal },
+        SaveVerdict::Fenced { epoch } => Save::Fenced { epoch },
     })
 }
 
@@ -94,8 +94,8 @@ pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> TransactionR
 /// seek. The old position is not read, so that a seek can replace a damaged one.
 pub(super) fn seek(records: &Records<'_>, request: &SeekRequest) -> TransactionResult<Seek> {
     let partition = request.partition;
-    let (old, seal) = (records.lease(partition)?, records.seal(partition)?);
-    let change = record::seek(old.as_ref(), seal, partition, &request.by, records.now, &Rules::default())?;
+    let (old, fence) = (records.lease(partition)?, records.fence(partition)?);
+    let change = record::seek(old.as_ref(), fence, partition, &request.by, records.now, &Rules::default())?;
     let epoch = change.lease.epoch;
     let (position, log) = (request.position.clone(), request.log.clone());
     records.write_position(partition, &Checkpoint { position, log, epoch, saved_at: records.now })?;

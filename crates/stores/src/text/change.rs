@@ -8,7 +8,7 @@ use super::Unreadable;
 const CLAIMS: [(&str, ClaimCause); 4] = [
     ("claimed:unowned", ClaimCause::Unowned),
     ("claimed:expired", ClaimCause::Expired),
-    ("claimed:silent", ClaimCause::Silent),
+    ("claimed:silent", ClaimCause::Unresponsive),
     ("claimed:foreign", ClaimCause::Foreign),
 ];
 const RELEASES: [(&str, ReleaseCause); 4] = [

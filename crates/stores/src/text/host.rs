@@ -14,7 +14,7 @@ const STATES: [(&str, HostState); 4] = [
     ("active", HostState::Active),
     ("standby", HostState::Standby),
     ("draining", HostState::Draining),
-    ("unfit", HostState::Unfit),
+    ("unfit", HostState::Unhealthy),
 ];
 
 #[derive(Serialize, Deserialize)]
@@ -86,8 +86,10 @@ pub(crate) fn write_host(record: &HostRecord) -> String {
 pub(crate) fn read_host(id: HostId, text: &str) -> Result<HostRecord, Unreadable> {
     let fields: Fields = read(text)?;
     // A state of a later release: other hosts do not count on that host.
-    let state =
-        STATES.iter().find(|(name, _)| *name == fields.state).map_or(HostState::Unfit, |(_, state)| *state);
+    let state = STATES
+        .iter()
+        .find(|(name, _)| *name == fields.state)
+        .map_or(HostState::Unhealthy, |(_, state)| *state);
     let StatisticsFields { owned, events, lag_events, failures } = fields.statistics;
     Ok(HostRecord {
         id,
@@ -180,7 +182,7 @@ mod tests {
     fn what_is_stored_stays_readable_and_the_rest_is_filled_in() {
         let text = r#"{"beat":1,"state":"sleeping","lease_ms":1000,"zone":"b","wants":[]}"#;
         let record = read_host(id("a"), text).unwrap();
-        assert_eq!((record.beat, record.state), (1, HostState::Unfit));
+        assert_eq!((record.beat, record.state), (1, HostState::Unhealthy));
         assert_eq!((record.lease_duration, record.max_partitions), (Duration::from_secs(1), None));
         assert_eq!((record.statistics, record.hub), (HostStatistics::default(), None));
     }

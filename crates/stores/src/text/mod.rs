@@ -5,13 +5,13 @@
 //! as damage otherwise.
 
 mod change;
-mod founding;
 mod host;
+mod origin;
 mod position;
 
 pub(crate) use change::{read_reason, write_reason};
-pub(crate) use founding::{read_founding, write_founding};
 pub(crate) use host::{read_host, write_host};
+pub(crate) use origin::{read_origin, write_origin};
 pub(crate) use position::{read_position, write_position};
 
 /// Why a record is unreadable, in words.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, GiveAway, Renewal, Store};
+use ephor_core::store::{Claim, Handoff, Renewal, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::proxy::{Fate, Proxy};
@@ -71,12 +71,15 @@ fn a_revocation_is_no_sign_of_life_and_fails_no_other_claim() {
             duration: LEASE,
             seen: Some(before.version),
             above: ephor_core::epoch::Epoch::NONE,
-            cause: ClaimCause::Silent,
+            cause: ClaimCause::Unresponsive,
         };
         let won = thief.claim(&group(), &request).await.unwrap();
         let Claim::Won { lease, .. } = won else { panic!("{won:?}") };
         // It may be at work for as long as its last renewal lasts, and no longer.
-        assert!(lease.quiet > LEASE / 2 && lease.quiet <= LEASE - Duration::from_secs(1), "{lease:?}");
+        assert!(
+            lease.takeover_delay > LEASE / 2 && lease.takeover_delay <= LEASE - Duration::from_secs(1),
+            "{lease:?}"
+        );
         for token in [&p, &q] {
             assert_eq!(lost(&owner, token).await.unwrap().owner, Some(host("b")));
         }
@@ -118,7 +121,7 @@ fn a_lease_that_was_revoked_and_not_taken_can_be_claimed() {
                 true => Fate::Lost,
                 false => Fate::Through,
             });
-            assert!(try_claim(&thief, P, "b", ClaimCause::Silent).await.is_err());
+            assert!(try_claim(&thief, P, "b", ClaimCause::Unresponsive).await.is_err());
             proxy.rule(|_| Fate::Through);
             let after = lease(&thief, P).await;
             assert_eq!((&after.version, after.token()), (&before.version, Some(token.clone())));
@@ -127,8 +130,8 @@ fn a_lease_that_was_revoked_and_not_taken_can_be_claimed() {
             assert_eq!(lost(&owner, &token).await.unwrap().version, before.version);
             if released {
                 let cause = ReleaseCause::Unserved;
-                let request = ReleaseRequest { token, cause, heir: None, settled: true };
-                assert_eq!(owner.release(&group(), &request).await.unwrap(), GiveAway::Done);
+                let request = ReleaseRequest { token, cause, successor: None, settled: true };
+                assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
             } else {
                 let next = claim(&thief, P, "b").await;
                 assert_eq!(lost(&owner, &token).await.unwrap().token(), Some(next));
@@ -154,7 +157,7 @@ async fn held_up<T>(
         }
         meanwhile.await
     };
-    let (claimed, done) = tokio::join!(try_claim(thief, P, "thief", ClaimCause::Silent), later);
+    let (claimed, done) = tokio::join!(try_claim(thief, P, "thief", ClaimCause::Unresponsive), later);
     (claimed.unwrap(), done)
 }
 
@@ -196,10 +199,10 @@ fn a_revocation_stays_until_the_lease_is_taken() {
         let first = claim(&owner, P, "a").await;
         renewed(&owner, &[&q, &first]).await;
         let cause = ReleaseCause::Shutdown;
-        let request = ReleaseRequest { token: first, cause, heir: None, settled: true };
-        assert_eq!(owner.release(&group(), &request).await.unwrap(), GiveAway::Done);
+        let request = ReleaseRequest { token: first, cause, successor: None, settled: true };
+        assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
         let second = claim(&other, P, "b").await;
-        assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), GiveAway::Done);
+        assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), Handoff::Done);
         let given = lease(&other, P).await.token().unwrap();
         let meanwhile = async {
             renewed(&owner, &[&q]).await;
@@ -228,13 +231,17 @@ fn a_seek_and_a_foreign_release_revoke_the_lease() {
         assert_eq!(lost(&owner, &token).await.unwrap().owner, None);
         let token = claim(&owner, P, "a").await;
         renewed(&owner, &[&token]).await;
-        let request =
-            ReleaseRequest { token: token.clone(), cause: ReleaseCause::Shutdown, heir: None, settled: true };
-        assert_eq!(person.release(&group(), &request).await.unwrap(), GiveAway::Done);
+        let request = ReleaseRequest {
+            token: token.clone(),
+            cause: ReleaseCause::Shutdown,
+            successor: None,
+            settled: true,
+        };
+        assert_eq!(person.release(&group(), &request).await.unwrap(), Handoff::Done);
         assert_eq!(lost(&owner, &token).await.unwrap().owner, None);
         let token = claim(&owner, P, "a").await;
         renewed(&owner, &[&token]).await;
-        assert_eq!(person.transfer(&group(), &transfer(&token, "b")).await.unwrap(), GiveAway::Done);
+        assert_eq!(person.transfer(&group(), &transfer(&token, "b")).await.unwrap(), Handoff::Done);
         assert_eq!(lost(&owner, &token).await.unwrap().owner, Some(host("b")));
     });
 }
@@ -255,14 +262,14 @@ fn hosts_with_both_ways_of_renewing_take_from_each_other() {
         assert_eq!(lost(&alone, &token).await.unwrap().token(), Some(next.clone()));
         renewed(&beside, &[&next]).await;
         // Given away in both directions.
-        assert_eq!(beside.transfer(&group(), &transfer(&next, "a")).await.unwrap(), GiveAway::Done);
+        assert_eq!(beside.transfer(&group(), &transfer(&next, "a")).await.unwrap(), Handoff::Done);
         let back = lease(&alone, P).await.token().unwrap();
         for _ in 0..2 {
             let before = lease(&beside, P).await.version;
             renewed(&alone, &[&back]).await;
             assert_ne!(lease(&beside, P).await.version, before);
         }
-        assert_eq!(alone.transfer(&group(), &transfer(&back, "b")).await.unwrap(), GiveAway::Done);
+        assert_eq!(alone.transfer(&group(), &transfer(&back, "b")).await.unwrap(), Handoff::Done);
         let last = lease(&beside, P).await.token().unwrap();
         renewed(&beside, &[&last]).await;
         lost(&alone, &back).await;

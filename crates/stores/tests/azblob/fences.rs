@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ephor_core::lease::ClaimCause;
-use ephor_core::store::{Claim, GiveAway, Renewal, Save, Store};
+use ephor_core::store::{Claim, Handoff, Renewal, Save, Store};
 
 use crate::proxy::{Fate, Proxy};
 use crate::server::{open, place, shared};
@@ -47,7 +47,7 @@ fn a_save_that_comes_late_changes_nothing_behind_the_new_owners_back() {
         });
         let takeover = async {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            try_claim(&other, P, "b", ClaimCause::Silent).await.unwrap()
+            try_claim(&other, P, "b", ClaimCause::Unresponsive).await.unwrap()
         };
         let (late, claimed) = tokio::join!(save(&slow, &token, 11), takeover);
         let Claim::Won { checkpoint, .. } = claimed else { panic!("{claimed:?}") };
@@ -69,7 +69,7 @@ fn a_late_renewal_and_a_late_handover_find_the_new_owner() {
         let renewal = one.renew(&group(), LEASE, tokens).await.unwrap().remove(0);
         let Renewal::Lost { holder: Some(holder) } = renewal else { panic!("{renewal:?}") };
         assert_eq!(holder.token(), Some(next.clone()));
-        assert_eq!(one.transfer(&group(), &transfer(&token, "c")).await.unwrap(), GiveAway::NotOurs);
+        assert_eq!(one.transfer(&group(), &transfer(&token, "c")).await.unwrap(), Handoff::NotOurs);
         assert_eq!(other.renew(&group(), LEASE, &[next]).await.unwrap(), [Renewal::Renewed]);
     });
 }

@@ -54,7 +54,7 @@ fn other_sdks_read_who_owns_a_partition_and_how_far_it_is() {
                     &ephor_core::lease::ReleaseRequest {
                         token,
                         cause: ephor_core::lease::ReleaseCause::Shutdown,
-                        heir: None,
+                        successor: None,
                         settled: true,
                     },
                 )
@@ -78,7 +78,7 @@ fn the_first_checkpoint_says_that_nothing_is_finished() {
         let (store, raw) = both(open);
         let Claim::Won { checkpoint, .. } = try_claim(&store, P, "a", ClaimCause::Unowned).await.unwrap()
         else {
-            panic!("nobody else claims");
+            panic!("no other host claims");
         };
         assert_eq!(checkpoint, None);
         assert_eq!(store.view(&group()).await.unwrap().checkpoint(P), None);
@@ -187,7 +187,7 @@ fn a_lease_is_not_shown_without_the_checkpoint_that_lies_under_a_name_of_another
         }
         proxy.rule(|_| Fate::Through);
         assert_eq!(stored(&store, P).await, Some(41));
-        let again = try_claim(&store, P, "a", ClaimCause::Silent).await.unwrap();
+        let again = try_claim(&store, P, "a", ClaimCause::Unresponsive).await.unwrap();
         assert!(matches!(&again, Claim::Won { checkpoint: Some(_), .. }), "{again:?}");
     });
 }

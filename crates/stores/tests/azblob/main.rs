@@ -1,5 +1,5 @@
 //! The Azure Blob store, on a real Azurite that the tests start and stop.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
 mod advisory;

@@ -15,7 +15,7 @@ use crate::world::{BASE, LEASE, P, claim, group, host, record, save, transfer, t
 
 const OTHER: PartitionId = PartitionId(4);
 
-/// The claim owns the partition before it finds out that it cannot seal the checkpoint.
+/// The claim owns the partition before it finds out that it cannot fence the checkpoint.
 #[test]
 fn a_checkpoint_that_cannot_be_written_stops_its_own_partition_only() {
     wait(async {
@@ -25,7 +25,7 @@ fn a_checkpoint_that_cannot_be_written_stops_its_own_partition_only() {
         let token = claim(&one, P, "a").await;
         assert!(matches!(save(&one, &token, 10).await.unwrap(), Save::Saved(_)));
         raw.lease(&format!("{BASE}/checkpoint/{P}")).await;
-        let refused = try_claim(&other, P, "b", ClaimCause::Silent).await.unwrap_err();
+        let refused = try_claim(&other, P, "b", ClaimCause::Unresponsive).await.unwrap_err();
         assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
         let view = one.view(&group()).await.unwrap();
         assert_eq!(view.damaged.len(), 1, "{view:?}");
@@ -63,7 +63,7 @@ fn a_batch_that_is_lost_or_damaged_during_a_claim_does_not_make_two_owners() {
                 }
                 one.renew(&group(), LEASE, tokens).await.unwrap()
             };
-            let (claimed, renewed) = tokio::join!(try_claim(&other, P, "b", ClaimCause::Silent), lose);
+            let (claimed, renewed) = tokio::join!(try_claim(&other, P, "b", ClaimCause::Unresponsive), lose);
             let won = matches!(claimed.unwrap(), Claim::Won { .. });
             let again = one.renew(&group(), LEASE, tokens).await.unwrap();
             let keeps = again == [Renewal::Renewed];
@@ -81,7 +81,7 @@ fn a_damaged_lease_says_which_blob_to_delete_and_is_mended_by_that() {
         let token = claim(&store, P, "a").await;
         let blob = format!("{BASE}/ownership/{P}");
         raw.set(&blob, &[("ownerid", "a"), ("ephor", "nonsense")]).await;
-        let failed = try_claim(&store, P, "b", ClaimCause::Silent).await.unwrap_err().to_string();
+        let failed = try_claim(&store, P, "b", ClaimCause::Unresponsive).await.unwrap_err().to_string();
         assert!(failed.contains(&format!("delete the blob {blob}")), "{failed}");
         let view = store.view(&group()).await.unwrap();
         assert!(view.damaged[0].contains(&format!("delete the blob {blob}")), "{view:?}");
@@ -123,7 +123,7 @@ fn an_epoch_that_cannot_be_read_is_damage_and_no_epoch_is_taken() {
             claim(&store, OTHER, "a").await;
             let name = format!("{BASE}/ephor/epoch/{P}");
             raw.set(&name, metadata).await;
-            let error = try_claim(&store, P, "b", ClaimCause::Silent).await.unwrap_err();
+            let error = try_claim(&store, P, "b", ClaimCause::Unresponsive).await.unwrap_err();
             assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains("the highest epoch of partition 3") && text.contains(&name), "{text}");
@@ -178,7 +178,7 @@ fn a_lease_whose_checkpoint_is_not_its_owners_yet_and_cannot_be_read_is_not_show
             true => Fate::Unanswered,
             false => Fate::Through,
         });
-        assert!(try_claim(&other, P, "b", ClaimCause::Silent).await.is_err());
+        assert!(try_claim(&other, P, "b", ClaimCause::Unresponsive).await.is_err());
         proxy.rule(|_| Fate::Through);
         raw.set(&format!("{BASE}/checkpoint/{P}"), &[("ephor", r#"{"seal":1,"position":{"before":7}}"#)])
             .await;

@@ -28,7 +28,7 @@ struct Renewed {
 struct Ended {
     through: Epoch,
     /// Nor may it save. After a release it may.
-    sealed: bool,
+    fenced: bool,
     span: Span,
     #[expect(dead_code, reason = "a failure shows it")]
     what: String,
@@ -141,11 +141,11 @@ impl Oracle {
         &self,
         partition: PartitionId,
         through: Epoch,
-        sealed: bool,
+        fenced: bool,
         span: Span,
         what: String,
     ) {
-        self.with(partition, |record| record.ended.push(Ended { through, sealed, span, what }));
+        self.with(partition, |record| record.ended.push(Ended { through, fenced, span, what }));
     }
 
     /// Nobody else ever has this epoch.
@@ -164,7 +164,7 @@ impl Oracle {
         self.with(lease.partition, |record| {
             let later = record.ended.iter().find(|ended| {
                 let over = ended.through > lease.epoch
-                    || (ended.through == lease.epoch && lease.owner.is_some() && lease.heir.is_none());
+                    || (ended.through == lease.epoch && lease.owner.is_some() && lease.successor.is_none());
                 over && ended.span.done < span.sent
             });
             assert!(later.is_none(), "{lease:?} was seen in {span:?}, after {later:?}");
@@ -178,7 +178,7 @@ impl Oracle {
         }
         self.with(partition, |record| {
             let over = record.ended.iter().find(|ended| {
-                ended.sealed
+                ended.fenced
                     && epoch.is_some_and(|epoch| ended.through >= epoch)
                     && ended.span.done < span.sent
             });
@@ -226,7 +226,7 @@ impl Record {
                 .renewed
                 .iter()
                 .find(|renewed| won.seen.as_ref() == Some(&renewed.token) && renewed.span.sent > won.seen_by);
-            assert!(both.is_none(), "{won:?}, although its owner was told {both:?}");
+            assert!(both.is_none(), "{won:?}, although its owner got {both:?}");
         }
     }
 }

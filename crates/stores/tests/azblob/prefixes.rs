@@ -2,7 +2,7 @@
 //! looked up.
 
 use ephor_core::lease::{ClaimCause, LeaseToken};
-use ephor_core::store::{Claim, GiveAway, Renewal, Save, Seek, Store};
+use ephor_core::store::{Claim, Handoff, Renewal, Save, Seek, Store};
 use ephor_stores::azblob::BlobStore;
 
 use crate::proxy::{Fate, Proxy};
@@ -23,7 +23,7 @@ enum Doing {
 
 async fn act(doing: Doing, store: &BlobStore, token: &LeaseToken) -> bool {
     match doing {
-        Doing::Claim => try_claim(store, P, "b", ClaimCause::Silent).await.is_ok(),
+        Doing::Claim => try_claim(store, P, "b", ClaimCause::Unresponsive).await.is_ok(),
         Doing::Transfer => store.transfer(&group(), &transfer(token, "b")).await.is_ok(),
         Doing::Seek => store.seek(&group(), &seek(20)).await.is_ok(),
         Doing::Save => save(store, token, 20).await.is_ok(),
@@ -119,11 +119,11 @@ fn a_lost_answer_costs_nothing_but_a_look() {
         let token = claim(&store, P, "a").await;
         proxy.rule(|asked| if asked.place == 0 { Fate::Unanswered } else { Fate::Through });
         let tokens = std::slice::from_ref(&token);
-        assert!(store.renew(&group(), LEASE, tokens).await.is_err(), "nobody knows");
+        assert!(store.renew(&group(), LEASE, tokens).await.is_err(), "the outcome is unknown");
         assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
         assert!(matches!(save(&store, &token, 5).await.unwrap(), Save::Saved(_)));
         proxy.rule(|asked| if asked.place == 0 { Fate::Unanswered } else { Fate::Through });
-        assert!(save(&store, &token, 6).await.is_err(), "nobody knows");
+        assert!(save(&store, &token, 6).await.is_err(), "the outcome is unknown");
         assert_eq!(stored(&store, P).await, Some(6));
         assert!(matches!(save(&store, &token, 6).await.unwrap(), Save::Saved(_)));
         assert!(matches!(save(&store, &token, 7).await.unwrap(), Save::Saved(_)));
@@ -150,7 +150,7 @@ fn a_claim_in_the_middle_of_a_seek_begins_where_was_sought() {
                     duration: LEASE,
                     seen,
                     above: ephor_core::epoch::Epoch::NONE,
-                    cause: ClaimCause::Silent,
+                    cause: ClaimCause::Unresponsive,
                 }
             };
             let hold = std::time::Duration::from_millis(400);
@@ -188,20 +188,20 @@ fn a_theft_that_is_slow_loses_to_a_handover_and_locks_nobody_out() {
             slow.groups().await.unwrap();
             let hold = std::time::Duration::from_millis(400);
             proxy.rule(move |asked| if asked.place == after { Fate::Late(hold) } else { Fate::Through });
-            let theft = async { try_claim(&slow, P, "thief", ClaimCause::Silent).await.unwrap() };
+            let theft = async { try_claim(&slow, P, "thief", ClaimCause::Unresponsive).await.unwrap() };
             let handover = async {
                 tokio::time::sleep(hold / 2).await;
-                direct.transfer(&group(), &transfer(&token, "heir")).await.unwrap()
+                direct.transfer(&group(), &transfer(&token, "successor")).await.unwrap()
             };
             let (theft, handover) = tokio::join!(theft, handover);
             let lease = direct.view(&group()).await.unwrap().lease(P).unwrap().clone();
             let owner = lease.owner.clone().unwrap();
             match (theft, handover) {
-                (Claim::Won { token, .. }, GiveAway::NotOurs) => assert_eq!(lease.token(), Some(token)),
-                (Claim::Lost { .. }, GiveAway::Done) => assert_eq!(owner, host("heir")),
+                (Claim::Won { token, .. }, Handoff::NotOurs) => assert_eq!(lease.token(), Some(token)),
+                (Claim::Lost { .. }, Handoff::Done) => assert_eq!(owner, host("successor")),
                 // The theft came in order before the handover, or behind it.
-                (Claim::Won { .. }, GiveAway::Done) => panic!("both have it: {lease:?}"),
-                (Claim::Lost { .. }, GiveAway::NotOurs) => panic!("nobody has it: {lease:?}"),
+                (Claim::Won { .. }, Handoff::Done) => panic!("both have it: {lease:?}"),
+                (Claim::Lost { .. }, Handoff::NotOurs) => panic!("neither has it: {lease:?}"),
             }
             let saved = save(&direct, &lease.token().unwrap(), 11).await.unwrap();
             assert!(matches!(saved, Save::Saved(_)), "after {after}: {saved:?}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, GiveAway, Renewal, Save, Seek, SeekRequest, Store, View};
+use ephor_core::store::{Claim, Handoff, Renewal, Save, Seek, SeekRequest, Store, View};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::oracle::{Oracle, Span, Tick};
@@ -114,7 +114,7 @@ impl Actor {
         let owned = lease.and_then(ephor_core::lease::Lease::token);
         let cause = match &owned {
             None => ClaimCause::Unowned,
-            Some(_) if self.random.bool() => ClaimCause::Silent,
+            Some(_) if self.random.bool() => ClaimCause::Unresponsive,
             Some(_) => ClaimCause::Expired,
         };
         let request = ClaimRequest {
@@ -150,7 +150,7 @@ impl Actor {
         let Some(token) = self.token(partition) else { return };
         let to = NAMES[self.random.usize(..NAMES.len())];
         let sent = self.oracle.now();
-        if let Ok(GiveAway::Done) = self.store.transfer(&group(), &transfer(&token, to)).await {
+        if let Ok(Handoff::Done) = self.store.transfer(&group(), &transfer(&token, to)).await {
             let span = self.span(sent);
             self.oracle.ended(partition, token.epoch, true, span, format!("{token:?} was handed over"));
         }
@@ -158,10 +158,14 @@ impl Actor {
 
     async fn release(&mut self, partition: PartitionId) {
         let Some(token) = self.token(partition) else { return };
-        let request =
-            ReleaseRequest { token: token.clone(), cause: ReleaseCause::Shutdown, heir: None, settled: true };
+        let request = ReleaseRequest {
+            token: token.clone(),
+            cause: ReleaseCause::Shutdown,
+            successor: None,
+            settled: true,
+        };
         let sent = self.oracle.now();
-        if let Ok(GiveAway::Done) = self.store.release(&group(), &request).await {
+        if let Ok(Handoff::Done) = self.store.release(&group(), &request).await {
             let span = self.span(sent);
             self.oracle.ended(partition, token.epoch, false, span, format!("{token:?} was released"));
         }
@@ -206,14 +210,14 @@ async fn behind_a_bad_network(place: &str, shared_with: SharedWith, seed: u64) -
 }
 
 /// One round with three hosts, each with neighbours as it is told.
-async fn round(neighbours: [SharedWith; 3], seed: u64) {
-    let fenced = neighbours == [SharedWith::EphorOnly; 3];
+async fn round(shared_with: [SharedWith; 3], seed: u64) {
+    let fenced = shared_with == [SharedWith::EphorOnly; 3];
     let (oracle, place) = (Arc::new(Oracle::new(fenced)), place());
     let sequence = Arc::new(AtomicU64::new(1));
     let (mut proxies, mut actors) = (Vec::new(), Vec::new());
-    for (number, (name, neighbours)) in (0..).zip(NAMES.into_iter().zip(neighbours)) {
+    for (number, (name, shared_with)) in (0..).zip(NAMES.into_iter().zip(shared_with)) {
         let seed = seed * 10 + number;
-        let (proxy, store) = behind_a_bad_network(&place, neighbours, seed).await;
+        let (proxy, store) = behind_a_bad_network(&place, shared_with, seed).await;
         proxies.push(proxy);
         let actor = Actor {
             name,
@@ -253,10 +257,10 @@ fn beside_other_sdks_what_they_are_told_fits_together_too() {
 /// A fleet in which the option is changed, one host after the other.
 #[test]
 fn answers_of_hosts_with_both_ways_of_renewing_do_not_contradict() {
-    for neighbours in [
+    for shared_with in [
         [SharedWith::EphorOnly, SharedWith::EphorOnly, SharedWith::OtherSdks],
         [SharedWith::OtherSdks, SharedWith::OtherSdks, SharedWith::EphorOnly],
     ] {
-        wait(round(neighbours, seed()));
+        wait(round(shared_with, seed()));
     }
 }

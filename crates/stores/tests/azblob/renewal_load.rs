@@ -122,7 +122,7 @@ fn faults(is_short: bool, hung: Arc<AtomicU32>) -> impl FnMut(&crate::proxy::Ask
     }
 }
 
-#[allow(clippy::print_stdout, reason = "the figures are what a long run is for")]
+#[allow(clippy::print_stdout, reason = "a long run prints its figures")]
 fn run(seconds: Option<u64>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {

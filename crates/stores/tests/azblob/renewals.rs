@@ -8,7 +8,8 @@ use ephor_core::store::{Renewal, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::proxy::{Asked, Fate, Proxy};
-use crate::server::{open_with, place, shared};
+use crate::raw::Raw;
+use crate::server::{open, open_with, place, shared};
 use crate::world::{LEASE, claim, group, wait};
 
 /// What a host waits for a store by default.
@@ -151,5 +152,85 @@ fn whoever_is_throttled_is_told_for_how_long_though_another_request_hangs() {
                 store.renew_within(&group(), LEASE, &tokens, Duration::from_secs(1)).await.unwrap_err();
             assert_eq!(error.retry_after(), Some(Duration::from_secs(7)), "{shared_with:?}: {error}");
         }
+    });
+}
+
+/// The limit of a call, and how late its slow request is: behind one that hangs it would come too late.
+const CALL: Duration = Duration::from_secs(6);
+const SLOW: Duration = Duration::from_secs(2);
+
+const RENEWED: PartitionId = PartitionId(1);
+const HANGING: PartitionId = PartitionId(2);
+
+/// A store and one that is not behind the proxy, of the same container and host.
+async fn stores() -> (BlobStore, BlobStore, Proxy, Raw) {
+    let (proxy, place) = (Proxy::start(shared().port).await, place());
+    let store = open(&proxy.place(&place, shared().port));
+    (store, open(&place), proxy, Raw::new(shared().port, &place))
+}
+
+/// Renews both leases. Only the first one can be renewed.
+async fn renews_one(store: &BlobStore, tokens: [LeaseToken; 2]) {
+    let answers = store.renew_within(&group(), LEASE, &tokens, CALL).await.unwrap();
+    assert_eq!(known(&answers), [true, false], "{answers:?}");
+}
+
+fn is_read(asked: &Asked, part: &str) -> bool {
+    asked.line.starts_with("HEAD") && asked.line.contains(part)
+}
+
+/// A lease that this process has not seen must be read before it is renewed. The others are renewed first.
+#[test]
+fn leases_that_are_certain_are_renewed_before_others_are_read() {
+    wait(async {
+        let (store, other, proxy, _) = stores().await;
+        let certain = claim(&store, RENEWED, "a").await;
+        let uncertain = claim(&other, HANGING, "a").await;
+        renew(&store, std::slice::from_ref(&certain)).await;
+        proxy.rule(|asked| match asked {
+            _ if is_read(asked, "/ownership/2") => Fate::Hangs,
+            _ if is_write(asked, "/renewals/") => Fate::Late(SLOW),
+            _ => Fate::Through,
+        });
+        renews_one(&store, [certain.clone(), uncertain.clone()]).await;
+        proxy.rule(|_| Fate::Through);
+        assert_eq!(known(&renew(&store, &[certain, uncertain]).await), [true, true]);
+    });
+}
+
+#[test]
+fn a_read_that_hangs_delays_no_lease_that_was_read() {
+    wait(async {
+        let (store, other, proxy, _) = stores().await;
+        let tokens = [claim(&other, RENEWED, "a").await, claim(&other, HANGING, "a").await];
+        proxy.rule(|asked| match asked {
+            _ if is_read(asked, "/ownership/2") => Fate::Hangs,
+            _ if is_write(asked, "/renewals/") => Fate::Late(SLOW),
+            _ => Fate::Through,
+        });
+        renews_one(&store, tokens.clone()).await;
+        proxy.rule(|_| Fate::Through);
+        assert_eq!(known(&renew(&store, &tokens).await), [true, true]);
+    });
+}
+
+/// Without its batch each lease is written by itself.
+#[test]
+fn a_write_that_hangs_costs_no_other_lease_its_renewal_when_the_batch_is_lost() {
+    wait(async {
+        let (store, _, proxy, raw) = stores().await;
+        let tokens = [claim(&store, RENEWED, "a").await, claim(&store, HANGING, "a").await];
+        renew(&store, &tokens).await;
+        for name in raw.names().await.into_iter().filter(|name| name.contains("/renewals/")) {
+            raw.set(&name, &[("beat", "many")]).await;
+        }
+        proxy.rule(|asked| match asked {
+            _ if is_write(asked, "/ownership/2") => Fate::Hangs,
+            _ if is_read(asked, "/renewals/") => Fate::Late(SLOW),
+            _ => Fate::Through,
+        });
+        renews_one(&store, tokens.clone()).await;
+        proxy.rule(|_| Fate::Through);
+        assert_eq!(known(&renew(&store, &tokens).await), [true, true]);
     });
 }

@@ -1,6 +1,6 @@
 //! An autoscaler beside the fleet: KEDA's formula on our blobs and the hub's `$management` gives the true backlog,
 //! before the first event, while hosts run, and when they are stopped.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
 mod formula;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
-use ephor_core::expiry::{Tolerance, Watch};
+use ephor_core::expiry::{LivenessTracker, Tolerance};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
 use ephor_core::store::{Claim, Renewal, Store, View};
 use ephor_core::time::Monotonic;
@@ -24,12 +24,12 @@ async fn fail_over(url: &str, ahead_ms: i64) {
 
 /// Whether a host that starts now takes the owner for dead, by two views more than half a lease apart.
 fn buries(view: &View) -> bool {
-    let mut watch = Watch::new(Tolerance::default(), LEASE);
+    let mut tracker = LivenessTracker::new(Tolerance::default(), LEASE);
     let second = |n: u64| Monotonic(n * 1_000_000_000);
-    watch.observe(view, second(100), second(100));
+    tracker.observe(view, second(100), second(100));
     let mut later = view.clone();
     later.at = later.at + Duration::from_secs(20);
-    !watch.observe(&later, second(120), second(120)).expired.is_empty()
+    !tracker.observe(&later, second(120), second(120)).expired.is_empty()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn nobody_is_buried_by_the_clock_of_another_server() {
             assert_eq!(store.renew(&group(), LEASE, &[token]).await.unwrap(), [Renewal::Renewed]);
             let renewed = store.view(&group()).await.unwrap();
             assert!(renewed.leases[0].age < Duration::from_secs(60));
-            assert_eq!(renewed.leases[0].quiet, Duration::ZERO);
+            assert_eq!(renewed.leases[0].takeover_delay, Duration::ZERO);
         });
     }
 }
@@ -125,7 +125,7 @@ async fn set_clock(url: &str, ahead_ms: i64) {
 
 /// When a host that starts after the jump takes the owner for dead, by what it sees every second.
 fn buried_after(view: &View) -> Option<u64> {
-    let mut watch = Watch::new(Tolerance::default(), LEASE);
+    let mut tracker = LivenessTracker::new(Tolerance::default(), LEASE);
     let second = |n: u64| Monotonic(n * 1_000_000_000);
     (0..=LEASE.as_secs() + 1).find(|after| {
         let mut later = view.clone();
@@ -135,7 +135,7 @@ fn buried_after(view: &View) -> Option<u64> {
         for lease in later.leases.iter_mut().filter(|lease| !lease.age.is_zero()) {
             lease.age += passed;
         }
-        !watch.observe(&later, second(100 + after), second(100 + after)).expired.is_empty()
+        !tracker.observe(&later, second(100 + after), second(100 + after)).expired.is_empty()
     })
 }
 
@@ -147,12 +147,12 @@ fn a_clock_that_is_set_by_years_while_the_server_runs_robs_nobody_and_makes_nobo
             let store = open(&url);
             store.heartbeat(&group(), &record("a")).await.unwrap();
             let dead = claim(&store, P, "dead").await;
-            let won = try_claim(&store, P, "a", ClaimCause::Silent).await.unwrap();
+            let won = try_claim(&store, P, "a", ClaimCause::Unresponsive).await.unwrap();
             let Claim::Won { token, .. } = won else { panic!("{won:?}") };
             set_clock(&url, years * 365 * 86_400_000).await;
             let view = store.view(&group()).await.unwrap();
-            // Nobody delivers nothing for years: what is left of the quiet time is a lease at most.
-            assert!(view.leases[0].quiet <= LEASE, "{:?}", view.leases[0].quiet);
+            // Nobody delivers nothing for years: what is left of the takeover delay is a lease at most.
+            assert!(view.leases[0].takeover_delay <= LEASE, "{:?}", view.leases[0].takeover_delay);
             let half = LEASE.as_secs() / 2;
             let buried = buried_after(&view).expect("a dead owner is found out within a lease");
             assert!((half..=LEASE.as_secs()).contains(&buried), "after {buried} s");
@@ -161,9 +161,13 @@ fn a_clock_that_is_set_by_years_while_the_server_runs_robs_nobody_and_makes_nobo
             assert!(matches!(renewed[..], [Renewal::Renewed, Renewal::Lost { .. }]), "{renewed:?}");
             assert!(store.view(&group()).await.unwrap().leases[0].age < Duration::from_secs(60));
             save(&store, &token, 1).await.unwrap();
-            let taken = try_claim(&store, P, "b", ClaimCause::Silent).await.unwrap();
+            let taken = try_claim(&store, P, "b", ClaimCause::Unresponsive).await.unwrap();
             let Claim::Won { lease, .. } = taken else { panic!("{taken:?}") };
-            assert!(lease.quiet > LEASE / 2 && lease.quiet <= LEASE, "{:?}", lease.quiet);
+            assert!(
+                lease.takeover_delay > LEASE / 2 && lease.takeover_delay <= LEASE,
+                "{:?}",
+                lease.takeover_delay
+            );
         });
     }
 }
@@ -184,22 +188,30 @@ fn the_clock_of_the_same_server_counts() {
 
 /// Who was robbed may be at work for the rest of its lease, whatever the new clock says.
 #[test]
-fn a_quiet_time_is_neither_cut_short_nor_made_longer() {
+fn a_takeover_delay_is_neither_cut_short_nor_made_longer() {
     for minutes in [5, -5] {
         wait(async move {
             let url = database().await;
             let store = open(&url);
             claim(&store, P, "a").await;
-            let won = try_claim(&store, P, "b", ClaimCause::Silent).await.unwrap();
+            let won = try_claim(&store, P, "b", ClaimCause::Unresponsive).await.unwrap();
             let Claim::Won { token, lease, .. } = won else { panic!("{won:?}") };
-            assert!(lease.quiet > LEASE / 2);
+            assert!(lease.takeover_delay > LEASE / 2);
             fail_over(&url, minutes * 60 * 1_000).await;
             let after = store.view(&group()).await.unwrap().leases[0].clone();
-            assert!(after.quiet > LEASE / 2 && after.quiet <= LEASE, "{:?}", after.quiet);
+            assert!(
+                after.takeover_delay > LEASE / 2 && after.takeover_delay <= LEASE,
+                "{:?}",
+                after.takeover_delay
+            );
             store.renew(&group(), LEASE, &[token]).await.unwrap();
             let renewed = store.view(&group()).await.unwrap().leases[0].clone();
-            assert!(renewed.quiet > LEASE / 2 && renewed.quiet <= LEASE, "{:?}", renewed.quiet);
-            assert_eq!(renewed.previous, after.previous);
+            assert!(
+                renewed.takeover_delay > LEASE / 2 && renewed.takeover_delay <= LEASE,
+                "{:?}",
+                renewed.takeover_delay
+            );
+            assert_eq!(renewed.previous_owner, after.previous_owner);
         });
     }
 }

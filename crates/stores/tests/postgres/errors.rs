@@ -80,7 +80,7 @@ fn a_server_that_is_not_there_is_unavailable() {
     wait(async {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let store = open(&format!("postgres://ada:canary@127.0.0.1:{port}/fleet"));
-        let error = store.check().await.expect_err("nobody listens there");
+        let error = store.check().await.expect_err("no server listens there");
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         tells(&error, "is it up");
         assert!(format!("{store:?}").contains("ada@127.0.0.1") && !format!("{store:?}").contains("canary"));
@@ -95,7 +95,7 @@ fn a_server_that_does_not_answer_is_given_up_on() {
         let options =
             PostgresOptions { call_limit: Duration::from_millis(300), ..PostgresOptions::default() };
         let store = open_with(&format!("postgres://ada:canary@127.0.0.1:{port}/fleet"), options);
-        let error = store.view(&group()).await.expect_err("nobody answers");
+        let error = store.view(&group()).await.expect_err("no server answers");
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         tells(&error, "no answer within 300ms");
     });

@@ -17,7 +17,7 @@ use crate::world::{database, sql, wait};
 mod example;
 
 /// One kill after at most so many steps, of which each batch of ten has two.
-const MOST_STEPS: u64 = 60;
+const MAX_STEPS: u64 = 60;
 
 /// So long does a life take at most until it does something: the lease of the one before must run out.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ fn whatever_is_killed_every_event_counts_exactly_once() {
     let kills: u64 =
         std::env::var("EPHOR_EXACTLY_ONCE_KILLS").ok().map_or(5, |text| text.parse().expect("a number"));
     // Enough that no life gets to the end: half of the steps of all lives save a batch of ten.
-    let readings_each = kills * MOST_STEPS * 10 / 4 + 100;
+    let readings_each = kills * MAX_STEPS * 10 / 4 + 100;
     shared();
     let url = wait(database());
     let folder = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ fn whatever_is_killed_every_event_counts_exactly_once() {
     let mut lives = 0;
     loop {
         let mut child = Myself::start("exactly_once::the_program", folder.path(), &orders);
-        let mut steps = (lives < kills).then(|| random.u64(1..=MOST_STEPS));
+        let mut steps = (lives < kills).then(|| random.u64(1..=MAX_STEPS));
         let mut done = None;
         while steps != Some(0) && done.is_none() {
             match child.words.recv_timeout(PATIENCE) {

@@ -105,7 +105,7 @@ async fn stopped_by_itself(fleet: &Fleet, outage: Outage, began: Instant) {
     })
     .await;
     tokio::time::sleep((fleet.lease() + SECOND).saturating_sub(began.elapsed())).await;
-    until("every host says what is wrong, and for how long", async || {
+    until("every host reports the error and its duration", async || {
         for (name, host) in &fleet.hosts {
             let snapshot = host.snapshot().unwrap();
             let told = snapshot.store_error.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -124,7 +124,7 @@ async fn stopped_by_itself(fleet: &Fleet, outage: Outage, began: Instant) {
         assert!(
             long.clone().any(|complaint| complaint.text.contains(outage.words())
                 && complaint.text.contains("the store has been failing for")),
-            "{name} says what is wrong, and for how long: {:#?}",
+            "{name} reports the error and its duration: {:#?}",
             own().collect::<Vec<_>>()
         );
     }
@@ -180,7 +180,7 @@ async fn brief(outage: Outage) -> Tally {
         let calm = Calm::begin(&fleet, &direct).await;
         let began = outage.begin(&fleet.weather);
         tokio::time::sleep(SECOND * 2).await;
-        assert!(!fleet.records.complaints_since(began).is_empty(), "nobody noticed");
+        assert!(!fleet.records.complaints_since(began).is_empty(), "no host noticed it");
         fleet.weather.clear_up();
         went_on(&fleet).await;
         calm.holds(&fleet, &direct).await;

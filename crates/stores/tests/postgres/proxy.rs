@@ -19,6 +19,8 @@ pub(crate) struct Weather {
     pub(crate) jitter_ms: AtomicU64,
     /// What is asked arrives, and no answer comes back.
     pub(crate) swallows: AtomicBool,
+    /// Answers wait here until this is false again.
+    pub(crate) held: AtomicBool,
     /// Nobody new is let through.
     pub(crate) closed: AtomicBool,
     to: AtomicU16,
@@ -109,6 +111,9 @@ async fn answer(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, weather: &Weath
         let delay = weather.delay();
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
+        }
+        while weather.held.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
         if weather.swallows.load(Ordering::SeqCst) {
             continue;

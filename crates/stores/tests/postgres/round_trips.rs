@@ -48,7 +48,8 @@ fn a_call_is_one_or_two_simple_queries_whatever_the_number_of_partitions() {
             store.transfer(&group(), &request).await.unwrap();
             costs.push(("transfer", weather.take_kinds(), 2));
             let taken =
-                world::try_claim(&store, PartitionId(1), "c", ephor_core::lease::ClaimCause::Silent).await;
+                world::try_claim(&store, PartitionId(1), "c", ephor_core::lease::ClaimCause::Unresponsive)
+                    .await;
             assert!(matches!(taken, Ok(ephor_core::store::Claim::Won { .. })));
             costs.push(("view and claim", weather.take_kinds(), 3));
             for (call, kinds, most) in &costs {

@@ -1,12 +1,24 @@
 //! Tables are created once, keep unknown columns, and are refused if they are newer.
 
-use ephor_core::lease::{ClaimCause, ReleaseCause, ReleaseRequest, TransferRequest};
-use ephor_core::store::{Claim, GiveAway, HostOrders, Renewal, Save, Store, StoreError};
-use ephor_stores::postgres::PostgresOptions;
-use ephor_stores::postgres::sqlx::Row;
+use std::sync::atomic::Ordering;
 
+use ephor_core::epoch::Epoch;
+use ephor_core::ids::PartitionId;
+use ephor_core::lease::{
+    ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
+};
+use ephor_core::position::SequenceNumber;
+use ephor_core::store::{
+    Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, SeekRequest, Store, StoreError,
+};
+use ephor_stores::postgres::PostgresOptions;
+use ephor_stores::postgres::sqlx::{Connection, PgConnection, Row};
+
+use crate::proxy;
+use crate::server::shared;
 use crate::world::{
-    LEASE, P, claim, database, group, host, open, open_with, record, save, sql, stored, try_claim, wait,
+    LEASE, P, claim, database, database_on, finished, group, host, open, open_with, record, save, sql,
+    stored, try_claim, wait,
 };
 
 #[test]
@@ -79,7 +91,7 @@ fn values_of_unknown_columns_are_kept() {
         store.heartbeat(&group(), &record("a")).await.unwrap();
         let token = claim(&store, P, "a").await;
         save(&store, &token, 1).await.unwrap();
-        assert!(store.order(&group(), &host("a"), HostOrders { drain: true }).await.unwrap());
+        assert!(store.set_desired_state(&group(), &host("a"), DesiredState { drain: true }).await.unwrap());
         let tables = ["leases", "checkpoints", "hosts", "orders"];
         for table in tables {
             let add = format!(
@@ -88,17 +100,17 @@ fn values_of_unknown_columns_are_kept() {
             sql(&url, &add).await;
         }
         store.heartbeat(&group(), &record("a")).await.unwrap();
-        store.order(&group(), &host("a"), HostOrders { drain: false }).await.unwrap();
+        store.set_desired_state(&group(), &host("a"), DesiredState { drain: false }).await.unwrap();
         assert_eq!(
             store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap(),
             [Renewal::Renewed]
         );
         assert!(matches!(save(&store, &token, 2).await.unwrap(), Save::Saved(_)));
         let request = TransferRequest { token, to: host("b"), duration: LEASE, settled: true };
-        assert_eq!(store.transfer(&group(), &request).await.unwrap(), GiveAway::Done);
+        assert_eq!(store.transfer(&group(), &request).await.unwrap(), Handoff::Done);
         let token = store.view(&group()).await.unwrap().lease(P).unwrap().token().unwrap();
-        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: None, settled: true };
-        assert_eq!(store.release(&group(), &request).await.unwrap(), GiveAway::Done);
+        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled: true };
+        assert_eq!(store.release(&group(), &request).await.unwrap(), Handoff::Done);
         claim(&store, P, "c").await;
         for table in tables {
             let rows = sql(&url, &format!("SELECT zone FROM ephor.{table}")).await;
@@ -140,7 +152,7 @@ fn one_damaged_record_hides_no_other() {
             "checkpoint of partition 8",
             "checkpoint of partition 9",
             "host b#",
-            "founding",
+            "origin record",
         ] {
             assert!(view.damaged.iter().any(|what| what.contains(words)), "{words}: {:?}", view.damaged);
         }
@@ -206,13 +218,15 @@ fn a_host_is_forgotten_after_an_hour() {
 }
 
 #[test]
-fn a_host_that_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
+fn a_host_that_shall_drain_is_forgotten_a_day_later_and_its_desired_state_with_it() {
     wait(async {
         let url = database().await;
         let store = open(&url);
         for (minutes, left) in [(24 * 60 - 1, 1), (24 * 60 + 1, 0)] {
             store.heartbeat(&group(), &record("a")).await.unwrap();
-            assert!(store.order(&group(), &host("a"), HostOrders { drain: true }).await.unwrap());
+            assert!(
+                store.set_desired_state(&group(), &host("a"), DesiredState { drain: true }).await.unwrap()
+            );
             age(&url, "a", minutes).await;
             store.heartbeat(&group(), &record("b")).await.unwrap();
             assert_eq!(sql(&url, "SELECT host FROM ephor.orders").await.len(), left, "{minutes}");
@@ -222,26 +236,122 @@ fn a_host_that_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
     });
 }
 
-/// A later release has changed the tables while this one runs: it must not go on as if nothing were.
+/// Every row of every table.
+async fn rows(url: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for table in ["groups", "leases", "checkpoints", "hosts", "orders", "history"] {
+        let select = format!("SELECT '{table}: ' || t::text AS line FROM ephor.{table} t ORDER BY 1");
+        all.extend(sql(url, &select).await.iter().map(|row| row.get::<String, _>("line")));
+    }
+    all
+}
+
+fn is_refused<T>(call: &str, outcome: Result<T, StoreError>) {
+    match outcome {
+        Err(StoreError::Refused { message }) if message.contains("version 99") => {}
+        Err(other) => panic!("{call}: {other}"),
+        Ok(_) => panic!("{call} was carried out"),
+    }
+}
+
+fn requests(token: &LeaseToken) -> (TransferRequest, ReleaseRequest, ClaimRequest, SeekRequest) {
+    let transfer = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled: true };
+    let cause = ReleaseCause::Shutdown;
+    let release = ReleaseRequest { token: token.clone(), cause, successor: None, settled: true };
+    let claim = ClaimRequest {
+        partition: PartitionId(9),
+        host: host("a"),
+        duration: LEASE,
+        seen: None,
+        above: Epoch::NONE,
+        cause: ClaimCause::Unowned,
+    };
+    let position = finished(3);
+    let seek = SeekRequest { partition: P, position, log: None, by: "ada".into(), force: false };
+    (transfer, release, claim, seek)
+}
+
+/// A later release has changed the tables while this one runs: no call reads or writes them any more.
 #[test]
-fn a_host_of_an_earlier_release_stops_when_the_tables_become_newer() {
+fn a_host_of_an_earlier_release_is_refused_every_call_when_the_tables_become_newer() {
     wait(async {
         let url = database().await;
         let store = open(&url);
+        let (group, host) = (group(), host("a"));
+        store.heartbeat(&group, &record("a")).await.unwrap();
         let token = claim(&store, P, "a").await;
         let tokens = std::slice::from_ref(&token);
-        assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
-        let version = store.view(&group()).await.unwrap().lease(P).unwrap().version.clone();
+        assert_eq!(store.renew(&group, LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        save(&store, &token, 1).await.unwrap();
+        // The next heartbeat would delete this one.
+        store.heartbeat(&group, &record("dead")).await.unwrap();
+        age(&url, "dead", 61).await;
+        let before = rows(&url).await;
         sql(&url, "UPDATE ephor.schema_version SET version = 99").await;
+        let (transfer, release, claim, seek) = requests(&token);
         for _ in 0..2 {
-            let error = store.renew(&group(), LEASE, tokens).await.unwrap_err();
-            assert!(matches!(error, StoreError::Refused { .. }), "{error}");
-            assert!(error.to_string().contains("version 99"), "{error}");
-            let error = store.heartbeat(&group(), &record("a")).await.unwrap_err();
-            assert!(error.to_string().contains("version 99"), "{error}");
+            is_refused("renew", store.renew(&group, LEASE, tokens).await);
+            is_refused("heartbeat", store.heartbeat(&group, &record("a")).await);
+            is_refused("save", save(&store, &token, 2).await);
+            is_refused("claim", store.claim(&group, &claim).await);
+            is_refused("transfer", store.transfer(&group, &transfer).await);
+            is_refused("release", store.release(&group, &release).await);
+            is_refused("seek", store.seek(&group, &seek).await);
+            let origin = GroupOrigin { partitions: vec![P], log: None };
+            is_refused("found", store.init_group(&group, &origin).await);
+            is_refused("order", store.set_desired_state(&group, &host, DesiredState { drain: true }).await);
+            is_refused("retire", store.retire(&group, &host).await);
+            is_refused("view", store.view(&group).await);
+            is_refused("groups", store.groups().await);
+            is_refused("history", store.history(&group, None, 10).await);
+            let mut connection = PgConnection::connect(&url).await.unwrap();
+            let mut transaction = connection.begin().await.unwrap();
+            let request = SaveRequest::new(&token, &finished(2), None);
+            let saved = store.save_in(&mut transaction, &group, &request, SequenceNumber(2)).await;
+            is_refused("save_in", saved);
+            transaction.commit().await.unwrap();
         }
-        let view = store.view(&group()).await.unwrap();
-        assert_eq!(view.lease(P).unwrap().version, version, "nothing was renewed");
-        assert!(view.hosts.is_empty(), "{view:?}");
+        assert_eq!(rows(&url).await, before);
+    });
+}
+
+/// The migration comes between the two statements of a call: the second one must not write, either.
+#[test]
+fn a_call_that_has_read_the_tables_does_not_write_them_when_they_have_become_newer() {
+    wait(async {
+        let server = shared();
+        let name = database_on(server).await;
+        let url = server.url(&name);
+        let (port, weather) = proxy::start(server.port).await;
+        let options = PostgresOptions { listen: false, connections: 1, ..PostgresOptions::default() };
+        let store = open_with(&url.replace(&server.port.to_string(), &port.to_string()), options);
+        let token = claim(&store, P, "a").await;
+        save(&store, &token, 1).await.unwrap();
+        let before = rows(&url).await;
+        let (transfer, release, claim, seek) = requests(&token);
+        for call in ["save", "claim", "transfer", "release", "seek"] {
+            sql(&url, "UPDATE ephor.schema_version SET version = 1").await;
+            store.groups().await.unwrap();
+            weather.held.store(true, Ordering::SeqCst);
+            let act = async {
+                let group = group();
+                match call {
+                    "save" => is_refused(call, save(&store, &token, 2).await),
+                    "claim" => is_refused(call, store.claim(&group, &claim).await),
+                    "transfer" => is_refused(call, store.transfer(&group, &transfer).await),
+                    "release" => is_refused(call, store.release(&group, &release).await),
+                    _ => is_refused(call, store.seek(&group, &seek).await),
+                }
+            };
+            let migrate = async {
+                let read = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle' \
+                            AND datname = current_database() AND query LIKE '%AS kind%'";
+                while sql(&url, read).await.is_empty() {}
+                sql(&url, "UPDATE ephor.schema_version SET version = 99").await;
+                weather.held.store(false, Ordering::SeqCst);
+            };
+            tokio::join!(act, migrate);
+            assert_eq!(rows(&url).await, before, "{call}");
+        }
     });
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest};
-use ephor_core::store::{Claim, GiveAway, Renewal, Save, Store};
+use ephor_core::store::{Claim, Handoff, Renewal, Save, Store};
 use ephor_stores::postgres::PostgresStore;
 
 use crate::world::{LEASE, group, host, save, try_claim};
@@ -86,7 +86,8 @@ async fn live(
 ) -> Result<(), ephor_core::store::StoreError> {
     let index = partition.0 as usize;
     let known = ledger.saved[index].load(Ordering::SeqCst);
-    let Claim::Won { token, checkpoint, .. } = try_claim(store, partition, name, ClaimCause::Silent).await?
+    let Claim::Won { token, checkpoint, .. } =
+        try_claim(store, partition, name, ClaimCause::Unresponsive).await?
     else {
         return Ok(());
     };
@@ -97,7 +98,7 @@ async fn live(
         let next = ledger.next[index].fetch_add(1, Ordering::SeqCst) + 1;
         if let Save::Saved(checkpoint) = save(store, &token, next).await? {
             let last = checkpoint.position.finished().unwrap().0;
-            assert!(last > read, "{last} is not behind {read}, which the claim had read");
+            assert!(last > read, "{last} is not after {read}, which the claim had read");
             ledger.saved[index].fetch_max(last, Ordering::SeqCst);
         }
         if !matches!(store.renew(&group(), LEASE, std::slice::from_ref(&token)).await?[0], Renewal::Renewed) {
@@ -108,11 +109,11 @@ async fn live(
         0 => {
             let to = host(&format!("{name}-heir"));
             let request = TransferRequest { token, to, duration: LEASE, settled: true };
-            store.transfer(&group(), &request).await.map(|_: GiveAway| ())
+            store.transfer(&group(), &request).await.map(|_: Handoff| ())
         }
         1 => {
             let cause = ReleaseCause::Shutdown;
-            let request = ReleaseRequest { token, cause, heir: None, settled: true };
+            let request = ReleaseRequest { token, cause, successor: None, settled: true };
             store.release(&group(), &request).await.map(|_| ())
         }
         _ => Ok(()),

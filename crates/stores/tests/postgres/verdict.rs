@@ -123,7 +123,7 @@ pub(crate) fn at_most_each(lines: &[OwnershipChange], most: usize) {
 /// Those by which somebody was taken for dead, or robbed.
 pub(crate) fn takeovers(lines: &[OwnershipChange]) -> Vec<&OwnershipChange> {
     let forced = |line: &&OwnershipChange| {
-        matches!(line.reason, ChangeReason::Claimed(ClaimCause::Expired | ClaimCause::Silent))
+        matches!(line.reason, ChangeReason::Claimed(ClaimCause::Expired | ClaimCause::Unresponsive))
     };
     lines.iter().filter(forced).collect()
 }

@@ -15,7 +15,7 @@ use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
 use crate::server::{Server, shared};
 
-pub(crate) use steps::{LEASE, P, claim, finished, host, record, save, stored, try_claim};
+pub(crate) use steps::{LEASE, P, claim, finished, host, record, save, stored, transfer, try_claim};
 
 /// Nothing that is to come takes this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

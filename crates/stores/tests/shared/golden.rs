@@ -14,7 +14,7 @@ use ephor_core::lease::{
 };
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::store::{
-    Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
+    Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
 };
 use ephor_core::time::Timestamp;
 
@@ -112,17 +112,17 @@ impl Script<'_> {
         assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
     }
 
-    async fn release(&self, token: &LeaseToken, cause: ReleaseCause, heir: Option<&str>) {
+    async fn release(&self, token: &LeaseToken, cause: ReleaseCause, successor: Option<&str>) {
         (self.pass)();
         let settled = cause != ReleaseCause::ProcessorFailed;
-        let request = ReleaseRequest { token: token.clone(), cause, heir: heir.map(host), settled };
-        assert_eq!(self.store.release(self.group, &request).await.unwrap(), GiveAway::Done);
+        let request = ReleaseRequest { token: token.clone(), cause, successor: successor.map(host), settled };
+        assert_eq!(self.store.release(self.group, &request).await.unwrap(), Handoff::Done);
     }
 
     async fn transfer(&self, token: &LeaseToken, to: &str, settled: bool) {
         (self.pass)();
         let request = TransferRequest { token: token.clone(), to: host(to), duration: LEASE, settled };
-        assert_eq!(self.store.transfer(self.group, &request).await.unwrap(), GiveAway::Done);
+        assert_eq!(self.store.transfer(self.group, &request).await.unwrap(), Handoff::Done);
     }
 
     async fn owner(&self, partition: u32) -> LeaseToken {
@@ -138,26 +138,26 @@ impl Script<'_> {
         assert!(matches!(self.store.seek(self.group, &request).await.unwrap(), Seek::Done { .. }));
     }
 
-    async fn heartbeat(&self, record: &HostRecord) -> HostOrders {
+    async fn heartbeat(&self, record: &HostRecord) -> DesiredState {
         (self.pass)();
         self.store.heartbeat(self.group, record).await.unwrap()
     }
 
-    async fn found(&self, group: &GroupId, partitions: u32, log: Option<&str>) {
+    async fn init_group(&self, group: &GroupId, partitions: u32, log: Option<&str>) {
         let partitions = (0..partitions).map(PartitionId).collect();
-        let founding = Founding { partitions, log: log.map(LogId::new) };
-        assert_eq!(self.store.found(group, &founding).await.unwrap(), founding);
+        let origin = GroupOrigin { partitions, log: log.map(LogId::new) };
+        assert_eq!(self.store.init_group(group, &origin).await.unwrap(), origin);
     }
 
     async fn groups_and_hosts(&self) {
-        self.found(self.group, 7, Some("log \"1\"")).await;
-        self.found(&other(self.group, "bare"), 0, None).await;
-        self.found(&other(self.group, "long"), 2_000, None).await;
+        self.init_group(self.group, 7, Some("log \"1\"")).await;
+        self.init_group(&other(self.group, "bare"), 0, None).await;
+        self.init_group(&other(self.group, "long"), 2_000, None).await;
         self.heartbeat(&full_record("a")).await;
         for (name, state) in [
             ("b", HostState::Standby),
             ("c", HostState::Draining),
-            ("d", HostState::Unfit),
+            ("d", HostState::Unhealthy),
             ("gone", HostState::Active),
         ] {
             self.heartbeat(&record(name, state)).await;
@@ -201,7 +201,7 @@ impl Script<'_> {
         self.positions([&p0, &p1, &p2, &p3, &p4, &p5]).await;
         self.renew(&[&p0, &p1, &p4]).await;
         // Every way in which a lease changes its owner.
-        let taken = self.claim(1, "c", ClaimCause::Silent).await;
+        let taken = self.claim(1, "c", ClaimCause::Unresponsive).await;
         self.renew(&[&taken]).await;
         self.transfer(&p2, "b", false).await;
         self.renew(&[&self.owner(2).await]).await;
@@ -218,9 +218,11 @@ impl Script<'_> {
         self.transfer(&self.claim(9, "d", ClaimCause::Unowned).await, "a", true).await;
         // What people want of hosts, and what hosts learn of it.
         for (name, drain) in [("a", true), ("b", true), ("b", false), ("d", true)] {
-            assert!(self.store.order(self.group, &host(name), HostOrders { drain }).await.unwrap());
+            assert!(
+                self.store.set_desired_state(self.group, &host(name), DesiredState { drain }).await.unwrap()
+            );
         }
-        assert!(self.heartbeat(&record("d", HostState::Unfit)).await.drain);
+        assert!(self.heartbeat(&record("d", HostState::Unhealthy)).await.drain);
         assert!(!self.heartbeat(&record("b", HostState::Standby)).await.drain);
     }
 }

@@ -99,7 +99,7 @@ fn a_machine_that_starts_with_a_clock_years_off_makes_nobody_wait() {
             );
             assert_eq!(wait(store.renew(&group(), LEASE, &[token])).unwrap(), [Renewal::Renewed]);
             assert_eq!(age(&store), Duration::ZERO);
-            assert!(wait(store.view(&group())).unwrap().lease(P).unwrap().quiet <= LEASE);
+            assert!(wait(store.view(&group())).unwrap().lease(P).unwrap().takeover_delay <= LEASE);
         }
     }
 }

@@ -147,7 +147,7 @@ fn after_a_disk_that_did_not_store_nothing_more_is_acknowledged() {
     told(save(&store, &token, 1).expect_err("it is not on disk"));
     // A second fdatasync would not fail, and what the first one lost would be lost all the same.
     failing.store(false, Ordering::SeqCst);
-    told(save(&store, &token, 2).expect_err("what came before may be lost"));
+    told(save(&store, &token, 2).expect_err("earlier writes may be lost"));
     drop(store);
     let store = folder.open();
     assert_eq!(stored(&store, P), Some(1));

@@ -16,7 +16,7 @@ use ephor_core::ids::PartitionId;
 use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
 };
-use ephor_core::store::{Claim, GiveAway, Renewal, Save, SaveRequest, Store, StoreError, View};
+use ephor_core::store::{Claim, Handoff, Renewal, Save, SaveRequest, Store, StoreError, View};
 use ephor_stores::sqlite::SqliteStore;
 
 use crate::myself::{Myself, orders, say};
@@ -112,7 +112,7 @@ impl Child {
     fn hand_over(&mut self, token: LeaseToken) -> Result<(), StoreError> {
         let to = host(&format!("child-{}", self.random.usize(..CHILDREN)));
         let request = TransferRequest { token: token.clone(), to, duration: LEASE, settled: true };
-        if wait(self.store.transfer(&group(), &request))? == GiveAway::Done {
+        if wait(self.store.transfer(&group(), &request))? == Handoff::Done {
             say(&format!("gave {} {}", token.partition, token.epoch));
             self.old.push(token);
         }
@@ -121,7 +121,7 @@ impl Child {
 
     fn release(&mut self, token: LeaseToken) -> Result<(), StoreError> {
         let cause = ReleaseCause::Shutdown;
-        let request = ReleaseRequest { token: token.clone(), cause, heir: None, settled: true };
+        let request = ReleaseRequest { token: token.clone(), cause, successor: None, settled: true };
         wait(self.store.release(&group(), &request))?;
         self.old.push(token);
         Ok(())

@@ -18,7 +18,7 @@ fn impatient() -> SqliteOptions {
 }
 
 /// Returns when all threads of the process are stopped.
-#[expect(clippy::disallowed_methods, reason = "the system tells nobody when a process has stopped")]
+#[expect(clippy::disallowed_methods, reason = "the system does not signal that a process has stopped")]
 pub(crate) fn stop(process: u32) {
     kill_process(Pid::from_raw(process as i32).unwrap(), Signal::STOP).unwrap();
     let stopped = |task: &Path| {
@@ -139,7 +139,7 @@ fn closing_a_handle_to_the_log_takes_no_lock_away() {
 
 /// To tidy up it would have to lock everybody out, and if it were stopped then, for as long as it is stopped.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the system tells nobody when a lock is given back")]
+#[expect(clippy::disallowed_methods, reason = "the system does not signal that a lock is released")]
 fn whoever_closes_last_leaves_the_log_as_it_is() {
     let folder = Folder::new();
     let store = folder.open();

@@ -1,6 +1,6 @@
 //! The SQLite store.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-#![allow(clippy::print_stdout, reason = "figures for whoever reads along")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![allow(clippy::print_stdout, reason = "a long run prints its figures")]
 
 mod clock;
 mod conformance;

@@ -237,7 +237,7 @@ fn a_host_starts_beside_one_that_is_paused_after_a_failed_sync() {
 
 /// Not every file system keeps what it could not store.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the system tells nobody when a file is closed")]
+#[expect(clippy::disallowed_methods, reason = "the system does not signal that a file is closed")]
 fn where_a_failed_sync_drops_what_was_written_everything_acknowledged_is_there() {
     let folder = Folder::new();
     let disk = Disk::of(&folder);

@@ -18,7 +18,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreError, StoreFuture, View,
 };
 use ephor_stores::sqlite::SqliteStore;
@@ -96,8 +96,8 @@ impl TwoProcesses {
     }
 }
 
-fn done(given: bool) -> GiveAway {
-    if given { GiveAway::Done } else { GiveAway::NotOurs }
+fn done(given: bool) -> Handoff {
+    if given { Handoff::Done } else { Handoff::NotOurs }
 }
 
 impl Store for TwoProcesses {
@@ -111,32 +111,32 @@ impl Store for TwoProcesses {
         self.call(&group_in(&anywhere), || Call::Groups, read, |here| here.groups())
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        let call = || Call::Found(founding_out(founding));
-        self.call(group, call, |it: FoundingT| founding_in(&it), |here| here.found(group, founding))
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        let call = || Call::Found(origin_out(origin));
+        self.call(group, call, |it: OriginT| origin_in(&it), |here| here.init_group(group, origin))
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
         self.call(group, || Call::View, |it: ViewT| view_in(&it), |here| here.view(group))
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         let call = || Call::Heartbeat(record_out(record));
-        self.call(group, call, |drain| HostOrders { drain }, |here| here.heartbeat(group, record))
+        self.call(group, call, |drain| DesiredState { drain }, |here| here.heartbeat(group, record))
     }
 
     fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
         self.call(group, || Call::Retire(host.to_string()), |()| (), |here| here.retire(group, host))
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        let call = || Call::Order(host.to_string(), orders.drain);
-        self.call(group, call, |known: bool| known, |here| here.order(group, host, orders))
+        let call = || Call::Order(host.to_string(), desired.drain);
+        self.call(group, call, |known: bool| known, |here| here.set_desired_state(group, host, desired))
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, it: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -171,14 +171,14 @@ impl Store for TwoProcesses {
         self.call(group, call, read, |here| here.renew(group, duration, tokens))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, it: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, it: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         let call = || Call::Transfer(token_out(&it.token), it.to.to_string(), ms(it.duration), it.settled);
         self.call(group, call, done, |here| here.transfer(group, it))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, it: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, it: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         let cause = index(&RELEASES, &it.cause);
-        let call = || Call::Release(token_out(&it.token), cause, text(&it.heir), it.settled);
+        let call = || Call::Release(token_out(&it.token), cause, text(&it.successor), it.settled);
         self.call(group, call, done, |here| here.release(group, it))
     }
 
@@ -204,11 +204,11 @@ impl Store for TwoProcesses {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        let call = || Call::History(partition.map(|partition| partition.0), most);
+        let call = || Call::History(partition.map(|partition| partition.0), max);
         let read = |changes: Vec<ChangeT>| changes.iter().map(change_in).collect();
-        self.call(group, call, read, |here| here.history(group, partition, most))
+        self.call(group, call, read, |here| here.history(group, partition, max))
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
@@ -240,12 +240,12 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
     let partition_of = PartitionId;
     Ok(match call {
         Call::Groups => value(store.groups().await?.iter().map(group_out).collect::<Vec<_>>()),
-        Call::Found(founding) => value(founding_out(&store.found(group, &founding_in(&founding)).await?)),
+        Call::Found(origin) => value(origin_out(&store.init_group(group, &origin_in(&origin)).await?)),
         Call::View => value(view_out(&store.view(group).await?)),
         Call::Heartbeat(record) => value(store.heartbeat(group, &record_in(&record)).await?.drain),
         Call::Retire(host) => value(store.retire(group, &host.parse().unwrap()).await?),
         Call::Order(host, drain) => {
-            value(store.order(group, &host.parse().unwrap(), HostOrders { drain }).await?)
+            value(store.set_desired_state(group, &host.parse().unwrap(), DesiredState { drain }).await?)
         }
         Call::Claim(partition, host, duration, seen, above, cause) => {
             let request = ClaimRequest {
@@ -276,12 +276,12 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
         Call::Transfer(token, to, duration, settled) => {
             let (token, duration) = (token_in(&token), Duration::from_millis(duration));
             let request = TransferRequest { token, to: to.parse().unwrap(), duration, settled };
-            value(store.transfer(group, &request).await? == GiveAway::Done)
+            value(store.transfer(group, &request).await? == Handoff::Done)
         }
-        Call::Release(token, cause, heir, settled) => {
-            let (token, cause, heir) = (token_in(&token), RELEASES[cause], maybe_id(&heir));
-            let request = ReleaseRequest { token, cause, heir, settled };
-            value(store.release(group, &request).await? == GiveAway::Done)
+        Call::Release(token, cause, successor, settled) => {
+            let (token, cause, successor) = (token_in(&token), RELEASES[cause], maybe_id(&successor));
+            let request = ReleaseRequest { token, cause, successor, settled };
+            value(store.release(group, &request).await? == Handoff::Done)
         }
         Call::Save(token, position, named, rewind) => {
             let (token, position, log) = (token_in(&token), position_in(&position), log(&named));
@@ -298,8 +298,8 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
                 Seek::ForeignOwner { owner } => panic!("{owner} is no foreign owner"),
             }
         }
-        Call::History(partition, most) => {
-            let history = store.history(group, partition.map(partition_of), most).await?;
+        Call::History(partition, max) => {
+            let history = store.history(group, partition.map(partition_of), max).await?;
             value(history.iter().map(change_out).collect::<Vec<_>>())
         }
     })

@@ -4,7 +4,7 @@
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
-use ephor_core::store::{Claim, Founding, HostOrders, Renewal, Save, SeekRequest, Store, StoreError};
+use ephor_core::store::{Claim, DesiredState, GroupOrigin, Renewal, Save, SeekRequest, Store, StoreError};
 use ephor_stores::sqlite::{OpenError, SqliteStore};
 
 use crate::world::{
@@ -70,11 +70,11 @@ fn a_damaged_checkpoint_is_told_and_a_seek_mends_it() {
 }
 
 #[test]
-fn damaged_hosts_foundings_and_lines_of_the_history_hide_nothing_else() {
+fn damaged_hosts_origins_and_lines_of_the_history_hide_nothing_else() {
     let folder = Folder::new();
     let store = folder.open();
-    let founding = Founding { partitions: vec![P], log: None };
-    wait(store.found(&group(), &founding)).unwrap();
+    let origin = GroupOrigin { partitions: vec![P], log: None };
+    wait(store.init_group(&group(), &origin)).unwrap();
     for name in ["a", "b"] {
         beat(&store, name);
         claim(&store, P, name);
@@ -90,8 +90,8 @@ fn damaged_hosts_foundings_and_lines_of_the_history_hide_nothing_else() {
     let view = wait(store.view(&group())).unwrap();
     assert_eq!((view.hosts.len(), view.leases.len(), view.damaged.len()), (1, 1, 2));
     assert!(view.damaged.iter().any(|what| what.contains("the record of host a#")), "{view:?}");
-    assert!(view.damaged.iter().any(|what| what.contains("the founding")), "{view:?}");
-    assert!(damaged(wait(store.found(&group(), &founding))).contains("the founding"));
+    assert!(view.damaged.iter().any(|what| what.contains("the origin record")), "{view:?}");
+    assert!(damaged(wait(store.init_group(&group(), &origin))).contains("the origin record"));
     assert_eq!(wait(store.history(&group(), None, 10)).unwrap().len(), 1);
     assert_eq!(wait(store.groups()).unwrap(), [group()]);
     // The host itself writes its record anew.
@@ -105,9 +105,9 @@ fn columns_that_a_later_release_added_keep_their_values() {
     let store = folder.open();
     let token = claim(&store, P, "a");
     save(&store, &token, 1).unwrap();
-    wait(store.found(&group(), &Founding { partitions: vec![P], log: None })).unwrap();
+    wait(store.init_group(&group(), &GroupOrigin { partitions: vec![P], log: None })).unwrap();
     beat(&store, "a");
-    wait(store.order(&group(), &host("a"), HostOrders { drain: false })).unwrap();
+    wait(store.set_desired_state(&group(), &host("a"), DesiredState { drain: false })).unwrap();
     let tables = ["state", "groups", "leases", "checkpoints", "hosts", "orders", "history", "wakes"];
     let sql = folder.sql();
     for table in tables {
@@ -121,7 +121,7 @@ fn columns_that_a_later_release_added_keep_their_values() {
         wait(store.renew(&group(), LEASE, std::slice::from_ref(&token))).unwrap();
         save(&store, &token, 2).unwrap();
         beat(&store, "a");
-        wait(store.order(&group(), &host("a"), HostOrders { drain: true })).unwrap();
+        wait(store.set_desired_state(&group(), &host("a"), DesiredState { drain: true })).unwrap();
         hand_over(&store, &token, "a");
         let token = claim(&store, P, "b");
         let position = ephor_core::checkpoint::Position::Start(StartPosition::Earliest);
@@ -178,7 +178,7 @@ fn who_is_not_heard_of_for_an_hour_is_forgotten() {
     beat(&store, "lost");
     // An order that was taken back leaves it as it was, and a wake that nobody hears.
     for drain in [true, false] {
-        assert!(wait(store.order(&group(), &host("lost"), HostOrders { drain })).unwrap());
+        assert!(wait(store.set_desired_state(&group(), &host("lost"), DesiredState { drain })).unwrap());
     }
     machine.pass(3_599_999);
     beat(&store, "a");
@@ -189,14 +189,16 @@ fn who_is_not_heard_of_for_an_hour_is_forgotten() {
 }
 
 #[test]
-fn who_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
+fn who_shall_drain_is_forgotten_a_day_later_and_its_desired_state_with_it() {
     let (folder, machine) = (Folder::new(), HandMachine::new(None, "boot", 1_800_000_000_000, 0));
     let store = folder.open_on(&machine);
     let orders =
         || -> i64 { folder.sql().query_row("SELECT count(*) FROM orders", [], |row| row.get(0)).unwrap() };
     for (after, left) in [(86_399_999, 1), (86_400_000, 0)] {
         beat(&store, "lost");
-        assert!(wait(store.order(&group(), &host("lost"), HostOrders { drain: true })).unwrap());
+        assert!(
+            wait(store.set_desired_state(&group(), &host("lost"), DesiredState { drain: true })).unwrap()
+        );
         machine.pass(after);
         beat(&store, "a");
         assert_eq!(orders(), left);
@@ -204,7 +206,7 @@ fn who_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
         assert_eq!(beat(&store, "lost").drain, left == 1);
     }
     beat(&store, "lost");
-    assert!(wait(store.order(&group(), &host("lost"), HostOrders { drain: true })).unwrap());
+    assert!(wait(store.set_desired_state(&group(), &host("lost"), DesiredState { drain: true })).unwrap());
     wait(store.retire(&group(), &host("lost"))).unwrap();
     assert!(!beat(&store, "lost").drain);
 }

@@ -9,7 +9,7 @@ use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, Rea
 use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, Lease, LeaseToken, LeaseVersion, ReleaseCause};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::store::{Founding, HostEntry, StoreError, View};
+use ephor_core::store::{GroupOrigin, HostEntry, StoreError, View};
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub(crate) type GroupT = (String, String, String);
 pub(crate) type TokenT = (u32, String, u64);
 pub(crate) type PositionT = (String, u64, Option<String>, Option<i64>);
 pub(crate) type CheckpointT = (PositionT, Option<String>, u64, i64);
-pub(crate) type FoundingT = (Vec<u32>, Option<String>);
+pub(crate) type OriginT = (Vec<u32>, Option<String>);
 type WhoT = (Option<String>, Option<String>, Option<String>);
 pub(crate) type LeaseT = (u32, WhoT, u64, Option<u64>, i64, u64, u64, u64);
 type AnswerT = (u32, String, Option<i64>);
@@ -25,7 +25,7 @@ type NumbersT = (u64, u64, Option<u32>, u32, u64, u64, u64);
 pub(crate) type RecordT =
     (String, usize, NumbersT, Vec<TokenT>, Vec<AnswerT>, String, Option<(String, String)>);
 type CheckpointsT = Vec<(u32, CheckpointT)>;
-pub(crate) type ViewT = (i64, Vec<(RecordT, u64)>, Vec<LeaseT>, CheckpointsT, Option<FoundingT>, Vec<String>);
+pub(crate) type ViewT = (i64, Vec<(RecordT, u64)>, Vec<LeaseT>, CheckpointsT, Option<OriginT>, Vec<String>);
 pub(crate) type ChangeT = (i64, u32, u64, Option<String>, Option<String>, (u8, usize, String));
 
 /// An error: whether the store refuses, and its words.
@@ -45,7 +45,7 @@ pub(crate) fn error_in((refuses, message): ErrorT) -> StoreError {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Call {
     Groups,
-    Found(FoundingT),
+    Found(OriginT),
     View,
     Heartbeat(RecordT),
     Retire(String),
@@ -80,14 +80,15 @@ pub(crate) enum SaveT {
 }
 
 pub(crate) const CLAIMS: [ClaimCause; 4] =
-    [ClaimCause::Unowned, ClaimCause::Expired, ClaimCause::Silent, ClaimCause::Foreign];
+    [ClaimCause::Unowned, ClaimCause::Expired, ClaimCause::Unresponsive, ClaimCause::Foreign];
 pub(crate) const RELEASES: [ReleaseCause; 4] = [
     ReleaseCause::Shutdown,
     ReleaseCause::ProcessorFailed,
     ReleaseCause::SourceFailed,
     ReleaseCause::Unserved,
 ];
-const STATES: [HostState; 4] = [HostState::Active, HostState::Standby, HostState::Draining, HostState::Unfit];
+const STATES: [HostState; 4] =
+    [HostState::Active, HostState::Standby, HostState::Draining, HostState::Unhealthy];
 
 pub(crate) fn index<T: PartialEq>(all: &[T], one: &T) -> usize {
     all.iter().position(|each| each == one).unwrap()
@@ -178,22 +179,24 @@ pub(crate) fn checkpoint_in((position, named, epoch, at): &CheckpointT) -> Check
     Checkpoint { position: position_in(position), log: log(named), epoch, saved_at }
 }
 
-pub(crate) fn founding_out(founding: &Founding) -> FoundingT {
-    (founding.partitions.iter().map(|partition| partition.0).collect(), log_text(&founding.log))
+pub(crate) fn origin_out(origin: &GroupOrigin) -> OriginT {
+    (origin.partitions.iter().map(|partition| partition.0).collect(), log_text(&origin.log))
 }
 
-pub(crate) fn founding_in((partitions, named): &FoundingT) -> Founding {
-    Founding { partitions: partitions.iter().copied().map(PartitionId).collect(), log: log(named) }
+pub(crate) fn origin_in((partitions, named): &OriginT) -> GroupOrigin {
+    GroupOrigin { partitions: partitions.iter().copied().map(PartitionId).collect(), log: log(named) }
 }
 
 pub(crate) fn lease_out(lease: &Lease) -> LeaseT {
-    let who = (text(&lease.owner), text(&lease.previous), text(&lease.heir));
+    let who = (text(&lease.owner), text(&lease.previous_owner), text(&lease.successor));
     let version = lease.version.as_revision().unwrap();
-    let (age, quiet, duration) = (ms(lease.age), ms(lease.quiet), lease.duration.map(ms));
-    (lease.partition.0, who, lease.epoch.get(), duration, lease.acquired_at.0, age, quiet, version)
+    let (age, takeover_delay, duration) = (ms(lease.age), ms(lease.takeover_delay), lease.duration.map(ms));
+    (lease.partition.0, who, lease.epoch.get(), duration, lease.acquired_at.0, age, takeover_delay, version)
 }
 
-pub(crate) fn lease_in((partition, who, epoch, duration, acquired, age, quiet, version): &LeaseT) -> Lease {
+pub(crate) fn lease_in(
+    (partition, who, epoch, duration, acquired, age, takeover_delay, version): &LeaseT,
+) -> Lease {
     Lease {
         partition: PartitionId(*partition),
         owner: maybe_id(&who.0),
@@ -203,9 +206,9 @@ pub(crate) fn lease_in((partition, who, epoch, duration, acquired, age, quiet, v
         age: Duration::from_millis(*age),
         age_known: true,
         version: LeaseVersion::revision(*version),
-        previous: maybe_id(&who.1),
-        quiet: Duration::from_millis(*quiet),
-        heir: maybe_id(&who.2),
+        previous_owner: maybe_id(&who.1),
+        takeover_delay: Duration::from_millis(*takeover_delay),
+        successor: maybe_id(&who.2),
     }
 }
 
@@ -253,11 +256,11 @@ pub(crate) fn view_out(view: &View) -> ViewT {
     let hosts = view.hosts.iter().map(|entry| (record_out(&entry.record), ms(entry.age))).collect();
     let leases = view.leases.iter().map(lease_out).collect();
     let checkpoints = view.checkpoints.iter().map(|(id, it)| (id.0, checkpoint_out(it))).collect();
-    let founding = view.founding.as_ref().map(founding_out);
-    (view.at.0, hosts, leases, checkpoints, founding, view.damaged.clone())
+    let origin = view.origin.as_ref().map(origin_out);
+    (view.at.0, hosts, leases, checkpoints, origin, view.damaged.clone())
 }
 
-pub(crate) fn view_in((at, hosts, leases, checkpoints, founding, damaged): &ViewT) -> View {
+pub(crate) fn view_in((at, hosts, leases, checkpoints, origin, damaged): &ViewT) -> View {
     let entry = |(record, age): &(RecordT, u64)| HostEntry {
         record: record_in(record),
         age: Duration::from_millis(*age),
@@ -268,7 +271,7 @@ pub(crate) fn view_in((at, hosts, leases, checkpoints, founding, damaged): &View
         hosts: hosts.iter().map(entry).collect(),
         leases: leases.iter().map(lease_in).collect(),
         checkpoints: checkpoints.iter().map(|(id, it)| (PartitionId(*id), checkpoint_in(it))).collect(),
-        founding: founding.as_ref().map(founding_in),
+        origin: origin.as_ref().map(origin_in),
         damaged: damaged.clone(),
     }
 }

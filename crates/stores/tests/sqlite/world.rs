@@ -14,7 +14,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken};
-use ephor_core::store::{Claim, GiveAway, HostOrders, Save, Store, StoreError};
+use ephor_core::store::{Claim, DesiredState, Handoff, Save, Store, StoreError};
 use ephor_core::time::Timestamp;
 use ephor_stores::sqlite::{Machine, SqliteOptions, SqliteStore};
 
@@ -158,7 +158,7 @@ pub(crate) fn group() -> GroupId {
     }
 }
 
-pub(crate) fn beat(store: &SqliteStore, name: &str) -> HostOrders {
+pub(crate) fn beat(store: &SqliteStore, name: &str) -> DesiredState {
     wait(store.heartbeat(&group(), &record(name))).unwrap()
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn save(store: &SqliteStore, token: &LeaseToken, sequence: u64) -> Re
 }
 
 pub(crate) fn hand_over(store: &SqliteStore, token: &LeaseToken, to: &str) {
-    assert_eq!(wait(store.transfer(&group(), &steps::transfer(token, to))).unwrap(), GiveAway::Done);
+    assert_eq!(wait(store.transfer(&group(), &steps::transfer(token, to))).unwrap(), Handoff::Done);
 }
 
 /// What is stored as finished.

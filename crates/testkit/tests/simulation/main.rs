@@ -1,6 +1,6 @@
 //! A user's processor and a user's store in fleets under faults: the simulation finds their bugs.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod recorder;
 mod table;
@@ -51,7 +51,7 @@ fn no_event_is_lost_either_if_calls_fail_before_and_after_the_write() {
     let report = simulation::seeds(0..20).play(|world| {
         let table = Table::default();
         let written = table.clone();
-        world.the_processor_stumbles();
+        world.inject_processor_faults();
         world.faults(|fault| {
             matches!(fault, Fault::Crash | Fault::FailingProcessor | Fault::HangingProcessor)
         });
@@ -152,7 +152,7 @@ fn whoever_checkpoints_by_hand_and_seldom_is_not_blamed_for_it() {
 
     let report = simulation::seeds(0..30).play(|world| {
         world.options(EventProcessorOptions {
-            checkpoint: CheckpointPolicy::by_hand(),
+            checkpoint: CheckpointPolicy::manual(),
             ..EventProcessorOptions::default()
         });
         world.processor(|_, _| Seldom(0));

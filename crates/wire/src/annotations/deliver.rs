@@ -103,7 +103,8 @@ fn finish(
 /// delivery annotations at the very end; they are excluded.
 fn rest(message: &[u8], sections: &Sections) -> std::ops::Range<usize> {
     let body = sections.body.whole.start;
-    let first = [&sections.properties, &sections.application_properties].into_iter().flatten().next();
+    let early = sections.early_footer();
+    let first = [&sections.properties, &sections.application_properties, &early].into_iter().flatten().next();
     let end = match &sections.delivery_annotations {
         Some(late) if late.start > body => late.start,
         _ => message.len(),
@@ -161,12 +162,12 @@ pub(crate) fn signed(number: SequenceNumber) -> i64 {
 
 /// Writes an offset as text. A numeric offset, the usual case, is written without allocating.
 pub(crate) fn write_offset(offset: &Offset, into: &mut Vec<u8>) {
-    const MOST_DIGITS: usize = 20;
+    const MAX_DIGITS: usize = 20;
     let Some(mut number) = offset.as_number() else {
         return encode::string(into, &offset.to_string());
     };
-    let mut digits = [b'0'; MOST_DIGITS];
-    let mut start = MOST_DIGITS;
+    let mut digits = [b'0'; MAX_DIGITS];
+    let mut start = MAX_DIGITS;
     loop {
         start -= 1;
         digits[start] = b'0' + (number % 10) as u8;
@@ -175,6 +176,6 @@ pub(crate) fn write_offset(offset: &Offset, into: &mut Vec<u8>) {
             break;
         }
     }
-    into.extend_from_slice(&[ephor_amqp::code::STRING_8, (MOST_DIGITS - start) as u8]);
+    into.extend_from_slice(&[ephor_amqp::code::STRING_8, (MAX_DIGITS - start) as u8]);
     into.extend_from_slice(&digits[start..]);
 }

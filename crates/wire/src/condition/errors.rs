@@ -76,7 +76,7 @@ pub fn source_error(refusal: Refusal) -> SourceError {
             SourceError::NotFound { what: quoted(&what) }
         }
         Condition::ArgumentOutOfRange => {
-            SourceError::NotFound { what: format!("what was asked for ({})", quoted(&refusal.text)) }
+            SourceError::NotFound { what: format!("the requested entity ({})", quoted(&refusal.text)) }
         }
         Condition::UnauthorizedAccess => SourceError::Unauthorized { message: refusal.text },
         _ => SourceError::Unavailable(refusal.into()),

@@ -56,7 +56,7 @@ impl Sentence {
     fn read(&self, text: &str) -> Option<(Option<String>, Option<Epoch>)> {
         let (before, _) = text.strip_prefix(self.opening)?.rsplit_once(self.closing)?;
         let (name, digits) = before.rsplit_once(self.middle)?;
-        Some((told_name(name), epoch(digits)))
+        Some((name_in_errors(name), epoch(digits)))
     }
 }
 
@@ -66,7 +66,7 @@ fn without_a_name(text: &str) -> Option<Epoch> {
 }
 
 /// A reader's name for use in errors: bounded, on one line, and none if the reader gave none.
-pub fn told_name(name: &str) -> Option<String> {
+pub fn name_in_errors(name: &str) -> Option<String> {
     (!name.is_empty() && name != NOT_GIVEN).then(|| quoted(name))
 }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_reader_whose_name_is_not_told_the_epoch_is() {
+    fn a_reader_without_a_known_name_is_reported_by_its_epoch() {
         let text = ephor_core::receivers::texts::no_epoch_beside_an_epoch(SEVEN);
         assert_eq!(holder(&text), (None, Some(SEVEN)));
         for other in ["", "New receiver '", "Receiver 'a' with", "is created with epoch of '7"] {

@@ -134,7 +134,7 @@ fn opened(error: &OpenError) -> OpenError {
 }
 
 #[test]
-fn who_holds_a_partition_is_told_across_the_wire() {
+fn the_holder_of_a_partition_is_named_across_the_wire() {
     let mut present = Receivers::default();
     present.enter("it's mine".into(), Some(Epoch::from_stored(7)), Monotonic(0));
     let lower = present.admit("new", Some(Epoch::from_stored(6))).unwrap_err();
@@ -154,7 +154,7 @@ fn who_holds_a_partition_is_told_across_the_wire() {
 }
 
 #[test]
-fn who_took_a_partition_is_told_across_the_wire() {
+fn the_new_owner_of_a_partition_is_named_across_the_wire() {
     for (old, old_epoch) in [("old", Some(Epoch::from_stored(0))), ("", None)] {
         let message = receivers::stolen("new", Epoch::from_stored(0), old, old_epoch);
         let error = ReceiveError::Disconnected { epoch: None, by: None, message };

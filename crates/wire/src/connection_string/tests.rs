@@ -96,7 +96,7 @@ fn each_mistake_says_what_it_is() {
         ("Endpoint=ftp://h", "has an Endpoint whose scheme is not known; write sb://host"),
         (
             "Endpoint=sb://h/hub",
-            "has an Endpoint with more than a host and a port; the hub belongs into EntityPath",
+            "has an Endpoint with more than a host and a port; the hub belongs in EntityPath",
         ),
         ("Endpoint=sb://h:x", "has an Endpoint whose port is not a number up to 65535"),
         ("Endpoint=sb://h:0", "has an Endpoint whose port is not a number up to 65535"),

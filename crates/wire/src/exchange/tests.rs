@@ -96,7 +96,7 @@ fn a_request_that_cannot_be_understood_says_why() {
 }
 
 #[test]
-fn a_refusal_is_told_with_status_text_and_condition() {
+fn a_refusal_has_a_status_a_text_and_a_condition() {
     let mut answer = Vec::new();
     write_refusal(None, &InvalidToken::Signature.into(), &mut answer);
     let response = Response::read(&answer).unwrap();

@@ -18,7 +18,7 @@ fn asked(query: &Query) -> Result<Query, Refusal> {
 }
 
 #[test]
-fn a_question_reads_back_as_it_was_written() {
+fn a_query_reads_back_as_it_was_written() {
     for query in [Query::Hub { hub: hub() }, Query::Partition { hub: hub(), partition: PartitionId(12) }] {
         assert_eq!(asked(&query), Ok(query));
     }
@@ -40,7 +40,7 @@ fn question(pairs: &[(&str, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn a_question_without_a_body_is_understood_and_others_say_why_not() {
+fn a_query_without_a_body_is_understood_and_others_say_why_not() {
     let of = |pairs: &[(&str, &str)], link: Option<&HubName>| {
         let message = question(pairs);
         Query::of(&Request::read(&message).unwrap(), link).map_err(|refusal| refusal.condition.status())
@@ -136,7 +136,7 @@ fn a_partition_whose_events_are_gone_is_empty_and_remembers_its_last() {
 }
 
 #[test]
-fn numbers_that_were_passed_over_are_told_and_nothing_else_is_added() {
+fn numbers_that_were_skipped_are_reported_and_nothing_else_is_added() {
     let last =
         LastEnqueued { sequence: SequenceNumber(9), offset: Offset::number(5), enqueued_at: Timestamp(6) };
     let whole = PartitionProperties::without_gap(PartitionId(3), SequenceNumber(0), Some(last));
@@ -156,7 +156,7 @@ fn numbers_that_were_passed_over_are_told_and_nothing_else_is_added() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_what_is_refused_is_told() {
+fn what_is_missing_is_named_and_what_is_refused_is_an_error() {
     fn response(body: &[u8]) -> Response<'_> {
         Response { id: None, status: 200, description: None, condition: None, body: Some(body) }
     }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use ephor_amqp::check::{EmptyElements, TOO_MANY_EMPTY, check_within};
 use ephor_amqp::code::section;
-use ephor_amqp::{check, encode as amqp};
+use ephor_amqp::validate::is_simple;
+use ephor_amqp::{Reader, encode as amqp};
 use ephor_core::event::{NewEvent, Properties, Property, Value};
 
 use super::fields::{FIELDS, field};
@@ -49,8 +51,9 @@ pub fn encode(event: &NewEvent, into: &mut Vec<u8>) -> Result<(), Unencodable> {
     }
     into.reserve(size);
     let start = into.len();
-    let written = annotations_and_fields(&event.system_properties, into)
-        .and_then(|()| application_properties(&event.properties, into));
+    let mut empty = EmptyElements::default();
+    let written = annotations_and_fields(&event.system_properties, into, &mut empty)
+        .and_then(|()| application_properties(&event.properties, into, &mut empty));
     if let Err(refused) = written {
         into.truncate(start);
         return Err(refused);
@@ -60,7 +63,11 @@ pub fn encode(event: &NewEvent, into: &mut Vec<u8>) -> Result<(), Unencodable> {
     Ok(())
 }
 
-fn annotations_and_fields(properties: &Properties, into: &mut Vec<u8>) -> Result<(), Unencodable> {
+fn annotations_and_fields(
+    properties: &Properties,
+    into: &mut Vec<u8>,
+    empty: &mut EmptyElements,
+) -> Result<(), Unencodable> {
     if properties.is_empty() {
         return Ok(());
     }
@@ -77,7 +84,7 @@ fn annotations_and_fields(properties: &Properties, into: &mut Vec<u8>) -> Result
         amqp::described(into, section::MESSAGE_ANNOTATIONS.into());
         let map = amqp::begin(into);
         for property in properties.iter().filter(|(name, _)| field(name).is_none()) {
-            annotation(property, into)?;
+            annotation(property, into, empty)?;
         }
         amqp::end_map(into, map, annotations);
     }
@@ -86,7 +93,7 @@ fn annotations_and_fields(properties: &Properties, into: &mut Vec<u8>) -> Result
         let list = amqp::begin(into);
         for (name, value) in FIELDS.iter().zip(&fields[..=last]) {
             match value {
-                Some(value) => write_field(name, value, into)?,
+                Some(value) => write_field(name, value, into, empty)?,
                 None => amqp::null(into),
             }
         }
@@ -95,7 +102,11 @@ fn annotations_and_fields(properties: &Properties, into: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-fn annotation((name, value): &Property, into: &mut Vec<u8>) -> Result<(), Unencodable> {
+fn annotation(
+    (name, value): &Property,
+    into: &mut Vec<u8>,
+    empty: &mut EmptyElements,
+) -> Result<(), Unencodable> {
     if belongs_to_the_hub(name) {
         return Err(unencodable(name, "the hub writes this annotation itself"));
     }
@@ -103,10 +114,14 @@ fn annotation((name, value): &Property, into: &mut Vec<u8>) -> Result<(), Unenco
         return Err(unencodable(name, "the name of an annotation has to be ASCII"));
     }
     amqp::symbol(into, name);
-    write_value(name, value, into)
+    write_value(name, value, into, empty)
 }
 
-fn application_properties(properties: &Properties, into: &mut Vec<u8>) -> Result<(), Unencodable> {
+fn application_properties(
+    properties: &Properties,
+    into: &mut Vec<u8>,
+    empty: &mut EmptyElements,
+) -> Result<(), Unencodable> {
     if properties.is_empty() {
         return Ok(());
     }
@@ -116,7 +131,14 @@ fn application_properties(properties: &Properties, into: &mut Vec<u8>) -> Result
     let mut pairs = 0;
     for (name, value) in properties.iter() {
         amqp::string(into, name);
-        write_value(name, value, into)?;
+        let start = into.len();
+        write_value(name, value, into, empty)?;
+        if matches!(value, Value::Encoded(_)) && !Reader::starting(into, start).value().is_ok_and(is_simple) {
+            return Err(unencodable(
+                name,
+                "it is a list, a map or an array, which many readers cannot decode here",
+            ));
+        }
         pairs += 1;
     }
     amqp::end_map(into, map, pairs);
@@ -124,7 +146,12 @@ fn application_properties(properties: &Properties, into: &mut Vec<u8>) -> Result
 }
 
 /// Writes a value whose name does not imply its type.
-fn write_value(name: &str, value: &Value, into: &mut Vec<u8>) -> Result<(), Unencodable> {
+fn write_value(
+    name: &str,
+    value: &Value,
+    into: &mut Vec<u8>,
+    empty: &mut EmptyElements,
+) -> Result<(), Unencodable> {
     match value {
         Value::Null => amqp::null(into),
         Value::Bool(flag) => amqp::bool(into, *flag),
@@ -135,8 +162,11 @@ fn write_value(name: &str, value: &Value, into: &mut Vec<u8>) -> Result<(), Unen
         Value::Bytes(bytes) => amqp::binary(into, bytes),
         Value::Time(time) => amqp::timestamp(into, time.0),
         Value::Uuid(bytes) => amqp::uuid(into, bytes),
-        Value::Encoded(bytes) => match check::check(bytes) {
+        Value::Encoded(bytes) => match check_within(bytes, empty) {
             Ok(()) => into.extend_from_slice(bytes),
+            Err(malformed) if malformed.what == TOO_MANY_EMPTY => {
+                return Err(unencodable(name, TOO_MANY_EMPTY));
+            }
             Err(_) => return Err(unencodable(name, "its bytes are not one encoded AMQP value")),
         },
         _ => return Err(unencodable(name, "AMQP has no such type")),
@@ -145,13 +175,18 @@ fn write_value(name: &str, value: &Value, into: &mut Vec<u8>) -> Result<(), Unen
 }
 
 /// Writes a field of the properties section, each of which has its own type.
-fn write_field(name: &str, value: &Value, into: &mut Vec<u8>) -> Result<(), Unencodable> {
+fn write_field(
+    name: &str,
+    value: &Value,
+    into: &mut Vec<u8>,
+    empty: &mut EmptyElements,
+) -> Result<(), Unencodable> {
     match (name, value) {
         // In this section a null means that the field is absent, so it would be lost.
         (_, Value::Null) => return Err(unencodable(name, "without a value it has to be left out")),
         ("message-id" | "correlation-id", value) => match value {
             Value::UInt(_) | Value::Uuid(_) | Value::Bytes(_) | Value::Text(_) => {
-                write_value(name, value, into)?;
+                write_value(name, value, into, empty)?;
             }
             _ => return Err(unencodable(name, "it has to be an unsigned integer, a UUID, bytes or text")),
         },
@@ -191,7 +226,7 @@ fn refuse_duplicates(properties: &Properties) -> Result<(), Unencodable> {
         names().enumerate().find(|(_, name)| !seen.insert(*name))
     };
     match twice {
-        Some((_, name)) => Err(unencodable(name, "it is there twice")),
+        Some((_, name)) => Err(unencodable(name, "it occurs twice")),
         None => Ok(()),
     }
 }

@@ -112,7 +112,7 @@ fn balance(fleet: &mut FleetNow, why: &str) {
             let (to, name) = (partition.owner.as_deref().unwrap_or("nobody"), &group.name);
             changes.insert(
                 0,
-                format!("{name}/{} went to {to} at epoch {}: {why}", partition.id, partition.epoch),
+                format!("{name} partition {} moves to {to}, epoch {}: {why}", partition.id, partition.epoch),
             );
         }
     }
@@ -208,7 +208,7 @@ impl Fake {
             Action::StopHost(host) => (host, Some(HostProcess::Stopped), None, "stops"),
             Action::KillHost(host) => (host, Some(HostProcess::Dead), None, "was killed"),
             Action::PauseHost(host) => (host, Some(HostProcess::Paused), None, "is paused"),
-            Action::ResumeHost(host) => (host, Some(HostProcess::Running), None, "goes on"),
+            Action::ResumeHost(host) => (host, Some(HostProcess::Running), None, "continues"),
             Action::SlowHost(host, slow) => (host, None, Some(slow), "changes its speed"),
         };
         let found = fleet.hosts.iter_mut().find(|known| known.name == host);

@@ -37,7 +37,7 @@ const MAX_STEP: Duration = Duration::from_secs(1);
 /// Batches that wait for a partition: two seconds of them.
 const QUEUE: usize = 20;
 /// Between two attempts at a batch.
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), most: Duration::from_secs(1) };
+const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), max: Duration::from_secs(1) };
 
 /// The target of readings: a hub, or a fake of a test.
 pub trait Outbox: Clone + Send + Sync + 'static {

@@ -208,7 +208,7 @@ fn the_rates_at_100_000_homes_are_as_stated() {
         glass +=
             u32::from(city.dice(home, Matter::FalseGlass, u64::from(day)).one_in(BROKEN_GLASS_FALSE_DAYS));
         gas += u32::from(city.dice(home, Matter::Gas, u64::from(day)).one_in(CARBON_MONOXIDE_DAYS));
-        assert!(!break_in, "nobody breaks in while the people are in the door");
+        assert!(!break_in, "no break-in while people pass the door");
     }
     let a_minute = |count: u32| f64::from(count) / f64::from(MINUTES_PER_DAY);
     eprintln!(

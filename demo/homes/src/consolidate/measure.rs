@@ -51,7 +51,8 @@ fn updates_and_snapshots_are_small() {
     let (largest, folded, each) = run(&mut alarms, &mut schedule, 16, 300);
     let snapshot = postcard::to_stdvec(&alarms).unwrap().len();
     eprintln!(
-        "desk: {folded} readings, {each:.0} ns each; largest update: {largest} bytes; snapshot: {snapshot} bytes"
+        "alarms: {folded} readings, {each:.0} ns each; largest update: {largest} bytes; snapshot: {snapshot} \
+         bytes"
     );
     assert!(largest < 1_000 && snapshot < 20_000, "{largest} and {snapshot} bytes");
 }

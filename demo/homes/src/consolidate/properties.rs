@@ -167,7 +167,7 @@ impl<C: Lawful> Play<C> {
         if let Some(update) = self.writer.take_update() {
             let bytes = postcard::to_stdvec(&update).unwrap();
             self.reader.apply(postcard::from_bytes(&bytes).unwrap());
-            assert_eq!(self.writer, self.reader, "applied is what was folded");
+            assert_eq!(self.writer, self.reader, "applying an update gives the folded state");
             assert_eq!(self.writer.last(), self.reader.last());
         }
         assert!(self.writer.take_update().is_none(), "nothing has changed since");
@@ -192,7 +192,7 @@ impl<C: Lawful> Play<C> {
                 self.flush();
                 let bytes = postcard::to_stdvec(&self.writer).unwrap();
                 let read: C = postcard::from_bytes(&bytes).unwrap();
-                assert_eq!(self.writer, read, "read back is what was written");
+                assert_eq!(self.writer, read, "reading returns what was written");
                 self.writer = read;
             }
             Act::Handover => {

@@ -134,7 +134,10 @@ fn a_sensor_that_is_not_heard_of_for_five_minutes_is_silent_until_it_is_heard_of
     let mut homes = Homes::default();
     fold(&mut homes, minutes(0..1, (9, Sensor::Door)));
     fold(&mut homes, minutes(1..6, door));
-    assert!(!homes.home(2).unwrap().is_silent(), "heard of {SILENCE:?} ago, which is not longer than that");
+    assert!(
+        !homes.home(2).unwrap().is_silent(),
+        "the last reading is {SILENCE:?} old, which is not longer than the limit"
+    );
     assert_eq!(alarms_of(&homes, 2), []);
     fold(&mut homes, minutes(6..9, door));
     assert_eq!(
@@ -306,7 +309,7 @@ fn a_new_day_begins_with_empty_minutes() {
     assert_eq!(homes.today(7)[1_439], Today::HEARD | Today::MOVEMENT);
     reader.apply(homes.take_update().unwrap());
     fold(&mut homes, [reading(8, Sensor::Motion, evening + 10, 0)]);
-    assert_eq!(homes.today(7), [0; 1_440], "nothing was heard of it today");
+    assert_eq!(homes.today(7), [0; 1_440], "it has sent nothing today");
     // A reading of yesterday that comes late is counted, and marks nothing.
     fold(&mut homes, [reading(7, Sensor::Door, evening + 9, 1), reading(7, Sensor::Door, evening + 10, 1)]);
     let mut expected = [0; 1_440];
@@ -330,7 +333,7 @@ fn a_minute_is_marked_with_what_happened_in_it() {
     ];
     fold(&mut homes, says);
     let today = homes.today(7);
-    assert_eq!(today[720..724], [1 + 2 + 4, 1 + 8, 1 + 8, 1], "an alarm goes on until it is over");
+    assert_eq!(today[720..724], [1 + 2 + 4, 1 + 8, 1 + 8, 1], "an alarm stays open until it ends");
     assert_eq!(today.iter().filter(|marks| **marks != 0).count(), 4);
     let home = homes.home(7).unwrap();
     assert!(!home.is_active() && !home.armed());

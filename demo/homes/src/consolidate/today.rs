@@ -137,7 +137,7 @@ fn pack_literals(literals: &[u8], packed: &mut Vec<u8>) {
 
 /// Minutes that are invalid: the object is damaged, or of another version.
 #[derive(Debug, thiserror::Error)]
-#[error("the minutes of a home are invalid: expected {PLANES} times {PLANE} bytes")]
+#[error("the minutes of a home are damaged: expected {PLANES} times {PLANE} bytes")]
 pub(super) struct NoDay;
 
 impl TryFrom<Packed> for Today {
@@ -205,7 +205,7 @@ mod tests {
         let cut = bytes[..bytes.len() - 1].to_vec();
         for bytes in [Vec::new(), short, long, cut] {
             let error = Today::try_from(Packed { day: 1, bytes }).unwrap_err();
-            assert!(error.to_string().contains("are invalid"), "{error}");
+            assert!(error.to_string().contains("are damaged"), "{error}");
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
     fn marks_add_up() {
         let mut today = Today::of(1);
         assert_eq!(today.mark(1_439, Today::HEARD), Today::HEARD);
-        assert_eq!(today.mark(1_439, Today::HEARD | Today::ALARM), Today::ALARM, "only what is new");
+        assert_eq!(today.mark(1_439, Today::HEARD | Today::ALARM), Today::ALARM, "only new minutes");
         assert_eq!((today.marks(1_439), today.marks(1_438)), (9, 0));
     }
 }

@@ -46,7 +46,7 @@ impl HubProcess {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| "the hub does not start".into()))
+        Err(last.unwrap_or_else(|| "the hub did not start".into()))
     }
 
     /// The connection string of the hub.
@@ -85,7 +85,7 @@ impl HubProcess {
         let answer = async {
             loop {
                 if self.process.ended().is_some() {
-                    return Err(format!("the hub ended:\n{}", self.process.last_lines()));
+                    return Err(format!("the hub exited:\n{}", self.process.last_lines()));
                 }
                 if TcpStream::connect(self.address).await.is_ok() {
                     return Ok(());
@@ -93,7 +93,7 @@ impl HubProcess {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        let late = || format!("the hub does not answer at {} within {PATIENCE:?}", self.address);
+        let late = || format!("the hub did not answer at {} within {PATIENCE:?}", self.address);
         Ok(tokio::time::timeout(PATIENCE, answer).await.map_err(|_| late())??)
     }
 }

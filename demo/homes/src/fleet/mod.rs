@@ -109,7 +109,7 @@ impl Fleet {
         self.look();
         let alive = self.hosts.values().filter(|host| host.is_there()).count();
         if alive >= MAX_HOSTS {
-            return Err(format!("{alive} hosts are enough: there are 16 partitions").into());
+            return Err(format!("{alive} hosts are running, which is the maximum: stop one first").into());
         }
         let number = self.started + 1;
         let name = name_of(number);
@@ -125,34 +125,41 @@ impl Fleet {
     /// Does something to a host or to the hub; the answer is for people.
     pub async fn act(&mut self, action: &Action) -> Result<String, BoxError> {
         match action {
-            Action::AddHost => Ok(format!("{} starts; it will take its share", self.add_host()?)),
+            Action::AddHost => {
+                Ok(format!("{} starts; it will take its share of the partitions", self.add_host()?))
+            }
             Action::StopHost(name) => self.stop_host(name),
             Action::KillHost(name) => {
                 self.signal(name, Signal::KILL, HostProcess::Dead)?;
-                Ok(format!("{name} is dead; when its leases run out, the others take its partitions"))
+                Ok(format!("{name} is dead; the other hosts take over its partitions when its leases expire"))
             }
             Action::PauseHost(name) => {
                 self.signal(name, Signal::STOP, HostProcess::Paused)?;
-                Ok(format!("{name} stands still and does not know; beyond its lease it is fenced"))
+                Ok(format!("{name} is paused; it is fenced once its leases have expired"))
             }
             Action::ResumeHost(name) => {
                 self.signal(name, Signal::CONT, HostProcess::Running)?;
-                Ok(format!("{name} goes on, and finds out what it has lost"))
+                Ok(format!("{name} continues, and learns which partitions it has lost"))
             }
             Action::SlowHost(name, by) => {
                 let host = self.find(name)?;
                 host.process.tell(&format!("slow {by}")).await?;
                 host.slow = *by;
-                Ok(format!("{name} takes {by} ms more for each batch"))
+                Ok(format!("{name} now takes {by} ms longer for each batch"))
             }
             Action::RestartHub => match &mut self.hub {
                 Some(hub) => {
                     hub.restart().await?;
-                    Ok("the hub was killed and is back; what it had acknowledged is there".into())
+                    Ok("the hub was killed and is running again; everything that it had acknowledged is \
+                        still there"
+                        .into())
                 }
-                None => Err("the hub is not ours to restart".into()),
+                None => {
+                    Err("this demo did not start the hub and cannot restart it: restart it where it runs"
+                        .into())
+                }
             },
-            Action::CarbonMonoxide(_) => Err("the sensors are not part of the fleet".into()),
+            Action::CarbonMonoxide(_) => Err("the fleet cannot switch detectors".into()),
         }
     }
 
@@ -163,7 +170,7 @@ impl Fleet {
         }
         host.process.signal(Signal::TERM)?;
         host.state = HostProcess::Stopping;
-        Ok(format!("{name} finishes what it has in hand, hands over and ends"))
+        Ok(format!("{name} finishes its current batches, hands over its partitions and stops"))
     }
 
     fn signal(&mut self, name: &str, signal: Signal, state: HostProcess) -> Result<(), BoxError> {
@@ -182,11 +189,8 @@ impl Fleet {
             .map(|(number, _)| name_of(*number))
             .collect();
         let found = self.hosts.iter_mut().find(|(number, host)| name_of(**number) == name && host.is_there());
-        let there = if there.is_empty() {
-            "is none at all: add one".into()
-        } else {
-            format!("are {}", there.join(", "))
-        };
+        let there =
+            if there.is_empty() { "are none: add one".into() } else { format!("are {}", there.join(", ")) };
         found.map(|(_, host)| host).ok_or_else(|| format!("there is no host {name:?}; there {there}").into())
     }
 
@@ -314,7 +318,7 @@ mod tests {
         fleet.stop_hosts().await;
         assert!(fleet.running().is_empty());
         let error = fleet.act(&Action::KillHost("host-2".into())).await.unwrap_err().to_string();
-        assert_eq!(error, "there is no host \"host-2\"; there is none at all: add one");
+        assert_eq!(error, "there is no host \"host-2\"; there are none: add one");
         assert!(fleet.hosts().iter().all(|host| !matches!(host.state, HostProcess::Running)));
     }
 

@@ -42,7 +42,7 @@ pub fn end_with_parent() -> io::Result<()> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         // It may be gone already: then nobody would be told.
         if rustix::process::getppid().is_none_or(|parent| parent.as_raw_nonzero().get() == 1) {
-            return Err(io::Error::other("the demo that started this process is gone"));
+            return Err(io::Error::other("the demo that started this process has ended"));
         }
     }
     Ok(())
@@ -86,13 +86,15 @@ impl Process {
     pub(super) fn signal(&mut self, signal: Signal) -> io::Result<()> {
         match (self.ended(), self.pid) {
             (None, Some(pid)) => Ok(kill_process(pid, signal)?),
-            _ => Err(io::Error::other("it has ended")),
+            _ => Err(io::Error::other("the process has ended")),
         }
     }
 
     /// Writes a line to its standard input. One that does not read is not waited for.
     pub(super) async fn tell(&mut self, line: &str) -> io::Result<()> {
-        let Some(input) = &mut self.child.stdin else { return Err(io::Error::other("it hears nothing")) };
+        let Some(input) = &mut self.child.stdin else {
+            return Err(io::Error::other("the process has no input"));
+        };
         let line = format!("{line}\n");
         let written = tokio::time::timeout(HEARING, input.write_all(line.as_bytes())).await;
         written.map_err(|_| io::Error::other("the process does not read its input"))?
@@ -193,6 +195,6 @@ mod tests {
         assert!(process.wait(Duration::from_secs(30)).await);
         assert_eq!(process.ended(), Some(false), "3 is no good order");
         assert_eq!(process.last_lines(), "heard something");
-        assert!(process.signal(Signal::KILL).is_err(), "nobody else may have its number by now");
+        assert!(process.signal(Signal::KILL).is_err(), "a process that has ended gets no signal");
     }
 }

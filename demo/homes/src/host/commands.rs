@@ -81,14 +81,14 @@ impl Commands {
     pub async fn stop(&mut self) -> &'static str {
         loop {
             let line = tokio::select! {
-                _ = self.terminate.recv() => return "by a signal",
-                _ = self.interrupt.recv() => return "by a signal",
+                _ = self.terminate.recv() => return "because of a signal",
+                _ = self.interrupt.recv() => return "because of a signal",
                 line = self.lines.recv() => line,
             };
-            let Some(line) = line else { return "its parent is gone" };
+            let Some(line) = line else { return "because its parent process ended" };
             match read(&line) {
                 Command::Slow(by) => self.slowdown.set(by),
-                Command::Stop => return "by a command",
+                Command::Stop => return "because of a command",
                 Command::Unknown => {
                     tracing::warn!(line, "unknown command; the commands are `slow N` and `stop`")
                 }

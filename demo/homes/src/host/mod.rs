@@ -89,7 +89,8 @@ pub async fn run(options: HostOptions) -> Result<(), BoxError> {
     Ok(())
 }
 
-const LATE: &str = "the host did not stop in time; its partitions are free when their leases expire";
+const LATE: &str = "the host did not stop in time; other hosts take over its partitions when its leases \
+                    expire";
 
 /// The settings that both jobs of this program share.
 struct Job<'a> {

@@ -32,7 +32,7 @@ pub(super) fn processing() -> EventProcessorOptions {
         // Storage that fails comes back: the batch waits for it, and nothing is skipped.
         failure: FailurePolicy::Retry(Backoff {
             first: Duration::from_millis(200),
-            most: Duration::from_secs(2),
+            max: Duration::from_secs(2),
         }),
         ..EventProcessorOptions::default()
     }
@@ -59,7 +59,7 @@ pub(super) fn managing() -> PartitionManagerOptions {
 /// How the hub is reached. It is restarted for fun here: look for it often.
 pub(super) fn connecting() -> Options {
     Options {
-        backoff: Backoff { first: Duration::from_millis(100), most: Duration::from_secs(1) },
+        backoff: Backoff { first: Duration::from_millis(100), max: Duration::from_secs(1) },
         connect_time: Duration::from_secs(5),
         answer_time: Duration::from_secs(10),
         idle_time: Duration::from_secs(10),

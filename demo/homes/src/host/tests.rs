@@ -217,7 +217,7 @@ async fn chaos(mut world: World, schedule: u32) {
         }
     }
     drop(processes);
-    assert!(killed > 0, "somebody was killed, or this proves nothing");
+    assert!(killed > 0, "a host was killed, or this proves nothing");
     world.send_marks();
     let last = world.start().await;
     world.check().await;

@@ -11,28 +11,25 @@ pub(super) const HOST_ACTIONS: [(&str, &str, &str); 5] = [
     (
         "stop_host",
         "Stop",
-        "It finishes what it has, saves, and hands its partitions over. Nothing is repeated.",
+        "It finishes its current batches, saves, and hands over its partitions. Nothing is repeated.",
     ),
     (
         "kill_host",
         "Kill",
-        "It ends at once, without a word. When its leases run out, the others take over and repeat what was not \
+        "Its process is killed. When its leases expire, the other hosts take over and repeat what was not \
          saved; the results count it once.",
     ),
-    (
-        "pause_host",
-        "Pause",
-        "Its process stands still and does not know it. Its leases run out, and others take over.",
-    ),
+    ("pause_host", "Pause", "Its process is frozen. Its leases expire, and the other hosts take over."),
     (
         "resume_host",
         "Resume",
-        "It wakes up and believes that it still owns its partitions. What it writes then is refused: it is fenced.",
+        "It continues as if it still owned its partitions. Its writes are refused: it is fenced.",
     ),
     (
         "slow_host",
         "Slow",
-        "Each of its batches takes 250 ms longer, so its lag grows. Then the button makes it fast again.",
+        "Each of its batches takes 250 ms longer, so its lag grows. Press the button again to remove the \
+         delay.",
     ),
 ];
 
@@ -60,7 +57,7 @@ pub(super) fn columns(fleet: &FleetNow) -> Vec<Row> {
     strangers.sort_unstable();
     strangers.dedup();
     for stranger in strangers {
-        let row = bare(stranger, "?", "unknown", "not started here");
+        let row = bare(stranger, "?", "unknown", "not started by this demo");
         rows.push(row.with_rows(shares(&fleet.groups, Some(stranger), None)));
     }
     if owners().any(|owner| owner.is_none()) {
@@ -149,9 +146,9 @@ fn tile(group: &str, partition: &PartitionNow, process: Option<HostProcess>) -> 
     };
     let owner = partition.owner.as_deref();
     let title = format!(
-        "{group}, partition {}: {state}, {} for {}, epoch {}, {} behind the checkpoint",
+        "{group}, partition {}: {state}, {} for {}, epoch {}, {} after the checkpoint",
         partition.id,
-        owner.map_or_else(|| "owned by nobody".to_owned(), |owner| format!("owned by {owner}")),
+        owner.map_or_else(|| "no owner".to_owned(), |owner| format!("owned by {owner}")),
         span(partition.since),
         partition.epoch,
         counted(partition.lag, "event", "events"),
@@ -235,14 +232,14 @@ pub(super) fn legend() -> Markup {
         ("●", "running"),
         ("◑", "draining"),
         ("Ⅱ", "owner paused"),
-        ("✕", "owner gone"),
-        ("◌", "lease run out"),
-        ("○", "nobody’s"),
+        ("✕", "owner ended"),
+        ("◌", "lease expired"),
+        ("○", "no owner"),
     ];
     html! {
         p.legend {
             @for (glyph, name) in states { span.key { span.glyph { (glyph) } (name) } }
-            span.key { "h3 owner, e12 epoch, 5 s owned so long, +77 events behind the checkpoint" }
+            span.key { "h3 owner, e12 epoch, 5 s time owned, +77 events after the checkpoint" }
         }
     }
 }

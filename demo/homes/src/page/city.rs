@@ -18,7 +18,7 @@ const STALE: u64 = 5_000;
 const LEVELS: u8 = 9;
 
 /// The least difference of two neighbourhoods, as a share of their homes, that spans all the steps.
-const LEAST_RANGE: f64 = 0.04;
+const MIN_RANGE: f64 = 0.04;
 
 /// All that changes on the city's page.
 pub(super) fn shown(city: &CityNow, rates: &[f64]) -> Shown {
@@ -29,7 +29,7 @@ pub(super) fn shown(city: &CityNow, rates: &[f64]) -> Shown {
     shown.list("alarms", alarm_rows(&city.alarms, city.time));
     let open = city.neighbourhoods.iter().map(|neighbourhood| u64::from(neighbourhood.alarms)).sum();
     shown.say("alarms-open", format!("{} now", counted(open, "home", "homes")));
-    shown.say("alarms-none", if city.alarms.is_empty() { "No alarm yet. May it stay so." } else { "" });
+    shown.say("alarms-none", if city.alarms.is_empty() { "No alarms yet." } else { "" });
     shown
 }
 
@@ -50,7 +50,7 @@ fn numbers(shown: &mut Shown, city: &CityNow, rates: &[f64]) {
     let stale = city.age.is_none_or(|age| age > STALE);
     let why = match city.age {
         None => "waiting for the first data",
-        Some(_) if stale => "old: nothing new has come",
+        Some(_) if stale => "old: no new data has arrived",
         Some(_) => "newest reading in the results",
     };
     shown.say("age-says", why);
@@ -75,7 +75,7 @@ fn audit(shown: &mut Shown, audit: &Audit) {
     let (verdict, sentence) = match (audit.sent, audit.invented) {
         (_, 1..) => {
             let readings = counted(audit.invented, "reading", "readings");
-            ("wrong", format!("The results have {readings} that nobody sent. This must not be."))
+            ("wrong", format!("The results contain {readings} that were never sent. This is an error."))
         }
         (0, _) => ("waiting", "No reading has been sent yet.".to_owned()),
         _ if audit.overdue > 0 => {
@@ -83,14 +83,17 @@ fn audit(shown: &mut Shown, audit: &Audit) {
             (
                 "late",
                 format!(
-                    "{late} overdue: late, or lost. A hub or hosts that stand still are the usual cause."
+                    "{late} overdue: late or lost. The usual cause is a hub or a host that does not run."
                 ),
             )
         }
         _ if settled => ("right", "Every reading sent is in the results, home by home.".to_owned()),
         _ if in_flight == 0 => {
             let homes = counted(audit.homes_behind.into(), "home is", "homes are");
-            ("right", format!("As many readings are in the results as were sent; {homes} not yet equal."))
+            (
+                "right",
+                format!("The results contain as many readings as were sent; {homes} not up to date yet."),
+            )
         }
         _ => ("right", format!("Every reading sent is accounted for; {} in flight.", count(in_flight))),
     };
@@ -102,7 +105,7 @@ fn audit(shown: &mut Shown, audit: &Audit) {
     shown.say("audit-replayed", count(audit.replayed));
     shown.say("audit-flight", count(in_flight));
     let behind = counted(audit.homes_behind.into(), "home", "homes");
-    shown.say("audit-behind", if settled { String::new() } else { format!("on the way for {behind}") });
+    shown.say("audit-behind", if settled { String::new() } else { format!("in flight for {behind}") });
     let overdue = match audit.overdue {
         0 => "none".to_owned(),
         late => format!("{} overdue", count(late)),
@@ -119,7 +122,7 @@ fn range(neighbourhoods: &[Neighbourhood]) -> (f64, f64) {
     let shares = || neighbourhoods.iter().filter(|neighbourhood| neighbourhood.homes > 0).map(share);
     let least = shares().fold(f64::INFINITY, f64::min).min(1.0);
     let most = shares().fold(0.0, f64::max);
-    if most - least >= LEAST_RANGE { (least, most) } else { ((most - LEAST_RANGE).max(0.0), most) }
+    if most - least >= MIN_RANGE { (least, most) } else { ((most - MIN_RANGE).max(0.0), most) }
 }
 
 fn level(share: f64, (least, most): (f64, f64)) -> u8 {
@@ -190,7 +193,7 @@ pub(super) fn alarm_rows(alarms: &[AlarmLine], now: CityTime) -> Vec<Row> {
             .say("home", format!("home {}", alarm.home))
             .mark_part("home", "href", Some(format!("/home/{}", alarm.home)))
             .say("since", when(alarm.since, now))
-            .say("state", if alarm.open { "goes on" } else { "over" })
+            .say("state", if alarm.open { "ongoing" } else { "ended" })
     };
     alarms.iter().map(row).collect()
 }
@@ -283,7 +286,7 @@ fn audit_panel(shown: &Shown) -> Markup {
             p.sentence #audit-sentence { (shown.text("audit-sentence")) }
             dl {
                 (line("sent", "audit-sent", "Readings the hub has acknowledged, each counted once"))
-                (line("processed", "audit-processed", "Readings the results say, each counted once"))
+                (line("processed", "audit-processed", "Readings in the results, each counted once"))
                 (line("in flight", "audit-flight", "Sent, and not in the results yet"))
                 (line("repeated", "audit-repeated", "Sent more than once by a sensor, and counted once"))
                 (line("replayed", "audit-replayed", "Delivered again after a change of owner, and counted once"))

@@ -43,7 +43,7 @@ pub(super) fn read(body: &[u8]) -> Result<Action, String> {
 
 fn name(host: String) -> Result<String, String> {
     let fits = (1..=MAX_NAME).contains(&host.len()) && !host.chars().any(char::is_control);
-    if fits { Ok(host) } else { Err("This is no name of a host.".to_owned()) }
+    if fits { Ok(host) } else { Err("This is not a valid name of a host.".to_owned()) }
 }
 
 #[cfg(test)]

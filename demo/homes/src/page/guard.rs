@@ -43,14 +43,16 @@ fn refusal(request: &Request, port: u16) -> Option<(StatusCode, String)> {
     if !host.is_some_and(|host| is_ours(host, port))
         || authority.is_some_and(|authority| !is_ours(authority, port))
     {
-        let why = format!("This page answers to names of this machine only: open http://127.0.0.1:{port}/\n");
+        let why = format!(
+            "This page is available only under names of this machine: open http://127.0.0.1:{port}/\n"
+        );
         return Some((StatusCode::MISDIRECTED_REQUEST, why));
     }
     let foreign = headers.contains_key(header::ORIGIN)
         && !only(headers, &header::ORIGIN)
             .and_then(|origin| origin.strip_prefix("http://"))
             .is_some_and(|host| is_ours(host, port));
-    foreign.then(|| (StatusCode::FORBIDDEN, "Another web page must not use this one.\n".to_owned()))
+    foreign.then(|| (StatusCode::FORBIDDEN, "Requests from other web pages are refused.\n".to_owned()))
 }
 
 /// The value of a header that is there once and is text.

@@ -16,7 +16,7 @@ const LOW_BATTERY: u8 = 15;
 
 /// The lanes of the day: name, bit, and id.
 const LANES: [(&str, u8, &str); 4] = [
-    ("heard of", 1, "lane-heard"),
+    ("heard", 1, "lane-heard"),
     ("movement", 2, "lane-movement"),
     ("door open", 4, "lane-door"),
     ("alarm", 8, "lane-alarm"),
@@ -35,7 +35,7 @@ pub(super) fn shown(home: &HomeNow, now: CityTime) -> Shown {
     shown.say("readings", counted(home.readings, "reading", "readings"));
     shown.say("repeats", counted(home.repeats.into(), "repeat", "repeats"));
     shown.list("sensors", home.sensors.iter().map(|sensor| sensor_row(sensor, now)).collect());
-    let none = if home.sensors.is_empty() { "No sensor of this home has been heard of yet." } else { "" };
+    let none = if home.sensors.is_empty() { "No sensor of this home has sent a reading yet." } else { "" };
     shown.say("sensors-none", none);
     for (_, bit, id) in LANES {
         shown.mark(id, "d", Some(lane(&home.today, bit)));
@@ -46,7 +46,7 @@ pub(super) fn shown(home: &HomeNow, now: CityTime) -> Shown {
     shown.say("today-time", format!("{:02}:{:02}", home.minute / 60, home.minute % 60));
     shown.say("today-says", summary(&home.today));
     shown.list("alarms", alarm_rows(&home.alarms, now));
-    shown.say("alarms-none", if home.alarms.is_empty() { "None. A quiet home." } else { "" });
+    shown.say("alarms-none", if home.alarms.is_empty() { "No alarms." } else { "" });
     shown
 }
 
@@ -56,7 +56,7 @@ fn mood(home: &HomeNow, now: CityTime) -> String {
     }
     let silent = home.sensors.iter().filter(|sensor| sensor.silent).count();
     match (home.sensors.is_empty(), silent) {
-        (true, _) => "Waiting for a first word.".to_owned(),
+        (true, _) => "Waiting for the first reading.".to_owned(),
         (_, 0) => "All is well.".to_owned(),
         (_, silent) => {
             format!("No alarm, but {} silent.", counted(silent as u64, "sensor is", "sensors are"))
@@ -116,7 +116,7 @@ pub(super) fn page(shown: &Shown, number: u32, homes: u32) -> Markup {
                 h1 { "Home " (number) }
                 p.mood #mood data-mood=[shown.attribute("mood", "data-mood")] role="status" { (shown.text("mood")) }
                 p.muted {
-                    (text("people")) " · " (text("readings")) " counted, " (text("repeats")) " not counted twice · partition " (partition)
+                    (text("people")) " · " (text("readings")) " counted, " (text("repeats")) " ignored · partition " (partition)
                 }
             }
             section aria-labelledby="sensors-title" {
@@ -176,7 +176,7 @@ fn day(shown: &Shown) -> Markup {
                 }
                 ol.hours aria-hidden="true" { @for hour in (0..=24).step_by(3) { li { (format!("{hour:02}")) } } }
             }
-            p.muted #minute { "Point at the strip to read a minute." }
+            p.muted #minute { "Point at the chart to see a minute." }
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn document(page: &Page<'_>, content: &Markup) -> Markup {
                     }
                 }
                 p.banner #banner role="alert" hidden {}
-                noscript { p.banner { "Without JavaScript this page shows one moment and stands still." } }
+                noscript { p.banner { "Without JavaScript this page is not updated." } }
                 main #content { (content) }
             }
         }
@@ -67,14 +67,14 @@ fn search() -> Markup {
     }
 }
 
-/// There is no home of this number.
+/// There is no home with this number.
 pub(super) fn no_home(asked: &str, homes: u32) -> Markup {
     let last = homes.saturating_sub(1);
     let content = html! {
         section.lost {
             h1 { "No such home" }
-            p { "Nobody lives at “" (shortened(asked)) "”. The city has " (format::count(homes.into())) " homes, from 0 to " (last) "." }
-            p { a href=(format!("/home/{}", last / 2)) { "Look at home " (last / 2) } " or " a href="/" { "at the city" } "." }
+            p { "There is no home “" (shortened(asked)) "”. The city has " (format::count(homes.into())) " homes, from 0 to " (last) "." }
+            p { a href=(format!("/home/{}", last / 2)) { "See home " (last / 2) } " or " a href="/" { "the city" } "." }
         }
     };
     document(&Page { title: "No such home", here: "", live: None, script: None }, &content)

@@ -13,7 +13,7 @@ use crate::view::model::{FleetNow, GroupNow, HostProcess};
 
 /// The groups, and what each is for.
 const GROUPS: [(&str, &str); 2] =
-    [(CONSOLIDATE, "folds readings into the state of each home"), (ALARMS, "passes on each alarm once")];
+    [(CONSOLIDATE, "updates the state of each home"), (ALARMS, "reports each alarm once")];
 
 /// All that changes on the operator's page.
 pub(super) fn shown(fleet: &FleetNow) -> Shown {
@@ -35,14 +35,17 @@ pub(super) fn shown(fleet: &FleetNow) -> Shown {
         shown.say(format!("says-{name}"), sentence(group));
     }
     shown.list("board", board::columns(fleet));
-    shown.say("board-none", if fleet.hosts.is_empty() { "No host runs. Press “Add a host”." } else { "" });
+    shown.say(
+        "board-none",
+        if fleet.hosts.is_empty() { "No host is running. Press “Add a host”." } else { "" },
+    );
     shown.say("ended", ended(fleet));
     shown.list("changes", change_rows(&fleet.changes));
-    shown.say("changes-none", if fleet.changes.is_empty() { "Nothing has changed hands yet." } else { "" });
+    shown.say("changes-none", if fleet.changes.is_empty() { "No changes yet." } else { "" });
     shown
 }
 
-/// `16 of 16 partitions owned (4-3-3-3-3), 1,204 events behind the checkpoints`.
+/// `16 of 16 partitions owned (4-3-3-3-3), 1,204 events after the checkpoints`.
 fn sentence(group: &GroupNow) -> String {
     let mut shares: BTreeMap<&str, usize> = BTreeMap::new();
     for partition in &group.partitions {
@@ -57,7 +60,7 @@ fn sentence(group: &GroupNow) -> String {
     let lag = group.partitions.iter().map(|partition| partition.lag).sum();
     let shares = if shares.is_empty() { String::new() } else { format!(" ({})", shares.join("-")) };
     format!(
-        "{owned} of {} owned{shares}, {} behind the checkpoints",
+        "{owned} of {} owned{shares}, {} after the checkpoints",
         counted(group.partitions.len() as u64, "partition", "partitions"),
         counted(lag, "event", "events")
     )
@@ -159,18 +162,18 @@ fn numbers(shown: &Shown) -> Markup {
 
 fn commands(shown: &Shown) -> Markup {
     html! {
-        section.panel.commands aria-label="What you can do" {
+        section.panel.commands aria-label="Actions" {
             button.main type="button" data-action="add_host"
-                title="One more host starts, and takes its fair share of the partitions from the others." {
+                title="Starts another host, which takes its fair share of the partitions." {
                 "Add a host"
             }
             button type="button" data-action="restart_hub"
-                title="The hub ends and starts again. Sensors and hosts wait for it and go on; nothing is lost." {
+                title="Kills the hub and starts it again. Sensors and hosts wait for it; nothing is lost." {
                 "Restart the hub"
             }
             button #detectors-button type="button" data-action="carbon_monoxide"
                 data-on=[shown.attribute("detectors-button", "data-on")]
-                title="Every home gets a carbon-monoxide detector: a third more readings. Add hosts to see the load spread." {
+                title="Adds a carbon-monoxide detector to every home: a third more readings." {
                 (shown.text("detectors-button"))
             }
             p.muted { "carbon-monoxide detectors " span #detectors { (shown.text("detectors")) } }
@@ -201,7 +204,7 @@ mod tests {
             partition(4, None, false),
         ];
         let group = GroupNow { name: "alarms".to_owned(), partitions };
-        assert_eq!(sentence(&group), "3 of 5 partitions owned (2-1), 10 events behind the checkpoints");
+        assert_eq!(sentence(&group), "3 of 5 partitions owned (2-1), 10 events after the checkpoints");
     }
 
     #[test]

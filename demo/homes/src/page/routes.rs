@@ -92,7 +92,7 @@ async fn fleet_json(Shared(state): Shared<State>) -> Response {
 async fn home_json(Shared(state): Shared<State>, Path(number): Path<String>) -> Response {
     match number.parse().ok().and_then(|number| state.source.home(number)) {
         Some(home) => Json(home).into_response(),
-        None => refuse(StatusCode::NOT_FOUND, "There is no home of this number."),
+        None => refuse(StatusCode::NOT_FOUND, "There is no home with this number."),
     }
 }
 
@@ -117,7 +117,7 @@ async fn live_fleet(Shared(state): Shared<State>) -> Response {
 
 async fn live_home(Shared(state): Shared<State>, Path(number): Path<String>) -> Response {
     let Some(number) = number.parse().ok().filter(|number| state.source.home(*number).is_some()) else {
-        return refuse(StatusCode::NOT_FOUND, "There is no home of this number.");
+        return refuse(StatusCode::NOT_FOUND, "There is no home with this number.");
     };
     let looking = state.clone();
     streams::stream(&state, move || home_shown(&looking, number).map(|(_, shown)| shown))
@@ -136,7 +136,7 @@ async fn act(
     }
     let body = match body {
         Ok(body) => body,
-        Err(rejection) => return refuse(rejection.status(), "The body is too long, or did not come whole."),
+        Err(rejection) => return refuse(rejection.status(), "The body is too long or incomplete."),
     };
     let action = match command::read(&body) {
         Ok(action) => action,
@@ -147,17 +147,17 @@ async fn act(
     match tokio::spawn(async move { source.act(action).await }).await {
         Ok(Ok(done)) => Json(json!({ "done": done })).into_response(),
         Ok(Err(why)) => refuse(StatusCode::CONFLICT, &why),
-        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "This failed half way: see the demo's output."),
+        Err(_) => refuse(StatusCode::INTERNAL_SERVER_ERROR, "The action failed: see the demo's output."),
     }
 }
 
 async fn nothing_here(uri: Uri) -> Response {
     if uri.path().starts_with("/api/") || uri.path().starts_with("/live/") {
-        return refuse(StatusCode::NOT_FOUND, "There is nothing of this name.");
+        return refuse(StatusCode::NOT_FOUND, "There is nothing at this path.");
     }
     page(StatusCode::NOT_FOUND, layout::nothing_here(uri.path()))
 }
 
 async fn not_like_this() -> Response {
-    refuse(StatusCode::METHOD_NOT_ALLOWED, "Not with this method: pages are read by GET, actions go by POST.")
+    refuse(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed: use GET for pages and POST for actions.")
 }

@@ -34,7 +34,7 @@ where
     F: Fn() -> Option<Shown> + Send + 'static,
 {
     let Ok(place) = state.listeners.clone().try_acquire_owned() else {
-        let text = "Too many pages are open: close some, and this one goes on.\n";
+        let text = "Too many pages are open: close some of them.\n";
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "5")], text).into_response();
     };
     let listener = Listener {

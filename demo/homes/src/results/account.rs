@@ -68,12 +68,17 @@ impl Account {
                 let suffix = get(text, "EndpointSuffix").unwrap_or("core.windows.net");
                 format!("{protocol}://{name}.blob.{suffix}")
             }
-            (None, None) => return wrong("has neither BlobEndpoint nor AccountName: copy it whole".into()),
+            (None, None) => {
+                return wrong("has neither BlobEndpoint nor AccountName: copy the complete string".into());
+            }
         };
         let Some((protocol, rest)) =
             endpoint.split_once("://").filter(|(protocol, _)| matches!(*protocol, "http" | "https"))
         else {
-            return wrong("has a BlobEndpoint that does not begin with https:// or http://".into());
+            return wrong(
+                "has a BlobEndpoint that does not start with https:// or http://: copy the complete string"
+                    .into(),
+            );
         };
         if protocol == "http" && !is_loopback(host_of(rest)) {
             return wrong("uses http to another machine, which is not encrypted: use https".into());
@@ -81,15 +86,19 @@ impl Account {
         let name = name.unwrap_or_else(|| rest.split(['.', ':', '/']).next().unwrap_or_default()).to_owned();
         let access = match (get(text, "AccountKey"), get(text, "SharedAccessSignature")) {
             (Some(key), _) if BASE64.decode(key).is_err() => {
-                return wrong("has an AccountKey that is not base64: copy it whole".into());
+                return wrong("has an AccountKey that is not base64: copy the complete string".into());
             }
             (Some(key), _) => Access::Key(key.to_owned()),
             (None, Some(signature)) => match split_sas(signature) {
                 Ok(pairs) => Access::Signature(pairs),
-                Err(_) => return wrong("has an invalid SharedAccessSignature: copy it whole".into()),
+                Err(_) => {
+                    return wrong("has an invalid SharedAccessSignature: copy the complete string".into());
+                }
             },
             (None, None) => {
-                return wrong("has neither AccountKey nor SharedAccessSignature: copy it whole".into());
+                return wrong(
+                    "has neither AccountKey nor SharedAccessSignature: copy the complete string".into(),
+                );
             }
         };
         Ok(Self { name, endpoint, access })

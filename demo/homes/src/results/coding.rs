@@ -22,22 +22,25 @@ pub(super) fn encode(content: &impl Serialize) -> Result<Bytes, String> {
 /// Reads an object, or returns what is wrong with it.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let Some((sealed, checksum)) = bytes.split_last_chunk::<CHECKSUM>() else {
-        return Err(format!("{} bytes are too few", bytes.len()));
+        return Err(format!("it is incomplete: it has {} bytes", bytes.len()));
     };
     let Some((header, content)) = sealed.split_at_checked(HEADER) else {
-        return Err(format!("{} bytes are too few", bytes.len()));
+        return Err(format!("it is incomplete: it has {} bytes", bytes.len()));
     };
     if header[..MAGIC.len()] != *MAGIC {
-        return Err("it is not an object of this program".into());
+        return Err("it was not written by this program".into());
     }
     if header[MAGIC.len()] != VERSION {
-        return Err(format!("its version is {}, and this program reads only {VERSION}", header[MAGIC.len()]));
+        return Err(format!(
+            "it has version {}, and this program reads version {VERSION} only",
+            header[MAGIC.len()]
+        ));
     }
     if crc32c::crc32c(sealed) != u32::from_le_bytes(*checksum) {
         return Err("the checksum is wrong".into());
     }
     let (content, rest) = postcard::take_from_bytes(content).map_err(|error| error.to_string())?;
-    if rest.is_empty() { Ok(content) } else { Err(format!("{} bytes too many", rest.len())) }
+    if rest.is_empty() { Ok(content) } else { Err(format!("it has {} bytes after its end", rest.len())) }
 }
 
 #[cfg(test)]
@@ -64,6 +67,6 @@ mod tests {
             assert!(read(&damaged).is_err(), "bit {bit}");
         }
         assert!(read(&[&bytes[..], &[0]].concat()).is_err());
-        assert!(decode::<u64>(&bytes).unwrap_err().contains("too many"));
+        assert!(decode::<u64>(&bytes).unwrap_err().contains("bytes after its end"));
     }
 }

@@ -37,8 +37,8 @@ pub(super) async fn open(account: &Account, container: &str) -> Result<Microsoft
     match (made, store.list(None).next().await) {
         (Ok(()), _) | (Err(_), None | Some(Ok(_))) => Ok(store),
         (Err(why), Some(Err(_))) => Err(failed(format!(
-            "{why}; is the account reachable and the key right? Otherwise make the container by hand: \
-             az storage container create --name {container}"
+            "{why}; check that the account is reachable and the key is correct, or create the container \
+             yourself: az storage container create --name {container}"
         ))),
     }
 }
@@ -95,7 +95,7 @@ async fn make(account: &Account, container: &str) -> Result<(), String> {
     match answer.status().as_u16() {
         201 => Ok(()),
         409 if code == "ContainerAlreadyExists" => Ok(()),
-        status => Err(format!("the answer to making it was {status} {code}")),
+        status => Err(format!("creating it failed with {status} {code}")),
     }
 }
 
@@ -109,7 +109,7 @@ fn string_to_sign(account: &Account, container: &str, date: &str) -> String {
 }
 
 fn sign(key: &str, text: &str) -> Result<String, String> {
-    let wrong = || "the AccountKey cannot be used: copy it whole".to_owned();
+    let wrong = || "the AccountKey is invalid: copy the complete key".to_owned();
     let key = BASE64.decode(key).map_err(|_| wrong())?;
     let mut mac = Hmac::<Sha256>::new_from_slice(&key).map_err(|_| wrong())?;
     mac.update(text.as_bytes());

@@ -17,7 +17,7 @@ use super::result_store::ResultStore;
 #[non_exhaustive]
 pub enum LogError {
     /// Storage failed, and whether it did what it was asked to do is unknown. It may pass.
-    #[error("storage failed at {object}; retrying: {why}")]
+    #[error("cannot read or write {object} in the storage; retrying: {why}")]
     Storage {
         /// The object.
         object: String,
@@ -35,7 +35,7 @@ pub enum LogError {
         why: String,
     },
     /// Others write faster than this can be read.
-    #[error("{log} changes faster than it can be read, {tries} times in a row; retrying")]
+    #[error("{log} changed while it was read, {tries} times in a row; retrying")]
     Restless {
         /// The log.
         log: String,
@@ -231,7 +231,7 @@ fn floor_of(snapshots: &[u64]) -> u64 {
 }
 
 fn numbered(object: &Path, expected: u64, found: u64) -> Result<(), LogError> {
-    let why = || format!("it says that it is number {found}");
+    let why = || format!("it contains the number {found}");
     if found == expected { Ok(()) } else { Err(LogError::Damaged { object: object.to_string(), why: why() }) }
 }
 

@@ -18,7 +18,7 @@ use super::log::{self, Log};
 pub enum ResultStoreError {
     /// The folder cannot be made or read.
     #[error(
-        "the folder {folder} for the results cannot be used: {why}; name one that this user may write to"
+        "the folder {folder} for the results cannot be used: {why}; use a folder that this user may write to"
     )]
     Folder {
         /// The folder.
@@ -62,7 +62,8 @@ impl ResultStore {
         let failed = |why: String| ResultStoreError::Folder { folder: text.to_owned(), why };
         if text.is_empty() || text.contains("://") {
             return Err(failed(
-                "this is neither a path nor the connection string of a storage account".into(),
+                "the place for the results is neither a path nor the connection string of a storage account"
+                    .into(),
             ));
         }
         std::fs::create_dir_all(text).map_err(|error| failed(error.to_string()))?;

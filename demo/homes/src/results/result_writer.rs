@@ -20,8 +20,8 @@ const TRIES: u32 = 20;
 pub enum ResultWriterError {
     /// Another host owns the partition. This writer must stop for good.
     #[error(
-        "{log} is written by {owner} with epoch {epoch}, this is epoch {mine}: there is a newer owner. If there is none, \
-         the leases were deleted and the results were not: delete these, too"
+        "{log} was written by {owner} with epoch {epoch}, and this host has epoch {mine}: a newer owner \
+         exists. If it does not, the leases were deleted but the results were not: delete the results, too"
     )]
     Fenced {
         /// The log.
@@ -251,11 +251,12 @@ impl<C: Consolidation> ResultWriter<C> {
         match self.log.create_snapshot(&snapshot).await {
             Ok(()) => self.snapshot = number,
             Err(error) => {
-                return tracing::warn!(log, %error, "no snapshot was written; the next update tries again");
+                return tracing::warn!(log, %error, "cannot write a snapshot; retrying after the next update");
             }
         }
         if let Err(error) = self.log.tidy().await {
-            tracing::warn!(log = self.log.name(), %error, "old updates were not deleted; the next snapshot tries again");
+            tracing::warn!(log = self.log.name(), %error, "cannot delete old updates; retrying after the \
+                                                           next snapshot");
         }
     }
 }

@@ -76,7 +76,7 @@ mod tests {
             latency.note(at(61), took);
         }
         assert_eq!(latency.quantiles(at(61)), Some((51, 100)));
-        assert_eq!(latency.quantiles(at(200)), None, "what is old is forgotten");
+        assert_eq!(latency.quantiles(at(200)), None, "old samples are dropped");
         for _ in 0..MAX_SAMPLES + 5 {
             latency.note(at(200), 1);
         }

@@ -63,7 +63,7 @@ pub struct AlarmLine {
 pub struct Audit {
     /// Readings that were sent at least once, each counted once: they are sent until the hub acknowledges them.
     pub sent: u64,
-    /// Readings the results say, each counted once.
+    /// Readings in the results, each counted once.
     pub processed: u64,
     /// Readings that sensors sent more than once, and that were counted once.
     pub sensor_repeats: u64,

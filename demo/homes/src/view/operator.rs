@@ -130,7 +130,7 @@ fn describe(group: &GroupId, change: &OwnershipChange) -> String {
     let from = name(&change.from).map(|from| format!(" from {from}")).unwrap_or_default();
     let to = name(&change.to).map_or("nobody".into(), |to| to);
     format!(
-        "{} partition {} goes{from} to {to}, epoch {}: {}",
+        "{} partition {} moves{from} to {to}, epoch {}: {}",
         group.group,
         change.partition,
         change.epoch.get(),

@@ -9,10 +9,10 @@ use ephor_core::ids::PartitionId;
 use ephor_core::rules::Rules;
 use ephor_core::time::{Clock, Monotonic};
 
-use super::{Play, Size};
+use super::{DecidingFleet, Size};
 
 /// The number of measurements; the shortest counts, because it was disturbed least.
-const TIMES: usize = 9;
+const MEASUREMENTS: usize = 9;
 
 /// The time that a host of a large fleet computes at each scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,40 +29,40 @@ pub struct Cost {
 
 /// Measures the cost.
 pub fn cost(size: Size) -> Cost {
-    let mut fleet = Play::new(size, 1, false);
+    let mut fleet = DecidingFleet::new(size, 1, false);
     let now = Monotonic(0);
-    let join = |fleet: &mut Play, count: usize| {
+    let join = |fleet: &mut DecidingFleet, count: usize| {
         for _ in 0..count {
             let number = fleet.hosts.len();
             fleet.start(now);
-            fleet.hosts[number].heartbeat(&mut fleet.board, now);
+            fleet.hosts[number].heartbeat(&mut fleet.shared, now);
         }
     };
     join(&mut fleet, size.hosts);
     for index in 0..size.partitions {
-        let request = fleet.hosts[index % size.hosts].first_claim(&fleet.board, fleet.partitions[index]);
-        fleet.board.claim(&request, now);
+        let request = fleet.hosts[index % size.hosts].first_claim(&fleet.shared, fleet.partitions[index]);
+        fleet.shared.claim(&request, now);
     }
-    let rest = read(&fleet.board, &fleet.partitions);
-    let read_time = shortest(|| drop(black_box(read(&fleet.board, &fleet.partitions))));
+    let rest = read(&fleet.shared, &fleet.partitions);
+    let read_time = shortest(|| drop(black_box(read(&fleet.shared, &fleet.partitions))));
     let plan_at_rest = shortest(|| drop(black_box(balance::plan(black_box(&rest)))));
     join(&mut fleet, size.tenth());
-    let joining = read(&fleet.board, &fleet.partitions);
+    let joining = read(&fleet.shared, &fleet.partitions);
     let plan_joining = shortest(|| drop(black_box(balance::plan(black_box(&joining)))));
     Cost { size, read: read_time, plan_at_rest, plan_joining }
 }
 
-fn read(board: &super::Board, partitions: &[PartitionId]) -> Fleet {
-    let judgement = board.judge(false);
-    Fleet::read(board.view(), &judgement, partitions, Duration::MAX, &Rules::default())
+fn read(shared: &super::SharedState, partitions: &[PartitionId]) -> Fleet {
+    let liveness = shared.liveness(false);
+    Fleet::read(shared.view(), &liveness, partitions, Duration::MAX, &Rules::default())
 }
 
-fn shortest(mut act: impl FnMut()) -> Duration {
+fn shortest(mut measured: impl FnMut()) -> Duration {
     let clock = SystemClock;
     let mut time = || {
         let start = clock.now();
-        act();
+        measured();
         clock.now().since(start)
     };
-    (0..TIMES).map(|_| time()).min().unwrap_or_default()
+    (0..MEASUREMENTS).map(|_| time()).min().unwrap_or_default()
 }

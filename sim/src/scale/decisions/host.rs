@@ -7,7 +7,7 @@ use std::time::Duration;
 use ephor::{DEFAULT_HANDOVER_TIMEOUT, DEFAULT_LEASE_DURATION, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN};
 use ephor_core::balance::{Fleet, Plan};
 use ephor_core::epoch::Epoch;
-use ephor_core::expiry::Watch;
+use ephor_core::expiry::LivenessTracker;
 use ephor_core::handover::{self, Ask, Verdict};
 use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, Reply};
 use ephor_core::ids::{HostId, PartitionId};
@@ -16,7 +16,7 @@ use ephor_core::store::View;
 use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
-use super::board::Board;
+use super::shared_state::SharedState;
 
 pub(super) struct Host {
     pub(super) id: HostId,
@@ -29,7 +29,7 @@ pub(super) struct Host {
     pub(super) next: Option<u64>,
     pub(super) next_at: Monotonic,
     /// True if something ended while it scanned: it scans again soon.
-    pub(super) hurried: bool,
+    pub(super) scan_soon: bool,
     pub(super) busy: bool,
     pub(super) serves: BTreeMap<PartitionId, Epoch>,
     draining: BTreeSet<PartitionId>,
@@ -37,7 +37,7 @@ pub(super) struct Host {
     answers: BTreeMap<PartitionId, Answer>,
     beat: u64,
     written: Option<(Monotonic, HostRecord)>,
-    pub(super) watch: Option<Watch>,
+    pub(super) tracker: Option<LivenessTracker>,
 }
 
 /// The steps that follow from a scan.
@@ -50,7 +50,7 @@ pub(super) struct Steps {
 }
 
 impl Host {
-    pub(super) fn new(id: HostId, random: Rng, watch: Option<Watch>) -> Self {
+    pub(super) fn new(id: HostId, random: Rng, tracker: Option<LivenessTracker>) -> Self {
         Self {
             id,
             random,
@@ -59,7 +59,7 @@ impl Host {
             last_scan: Monotonic(0),
             next: None,
             next_at: Monotonic(0),
-            hurried: false,
+            scan_soon: false,
             busy: true,
             serves: BTreeMap::new(),
             draining: BTreeSet::new(),
@@ -67,12 +67,12 @@ impl Host {
             answers: BTreeMap::new(),
             beat: 0,
             written: None,
-            watch,
+            tracker,
         }
     }
 
     /// Writes its record if there is news in it, or if it is due.
-    pub(super) fn heartbeat(&mut self, board: &mut Board, now: Monotonic) {
+    pub(super) fn heartbeat(&mut self, shared: &mut SharedState, now: Monotonic) {
         let record = HostRecord {
             id: self.id.clone(),
             beat: self.beat,
@@ -85,35 +85,41 @@ impl Host {
             software: String::new(),
             hub: None,
         };
-        let news = self.written.as_ref().is_none_or(|(at, old)| {
+        let changed = self.written.as_ref().is_none_or(|(at, old)| {
             now >= *at + DEFAULT_RENEW_INTERVAL
                 || (&old.wants, &old.answers) != (&record.wants, &record.answers)
         });
-        if news {
+        if changed {
             self.beat += 1;
             let record = HostRecord { beat: self.beat, ..record };
-            board.heartbeat(&record, now);
+            shared.heartbeat(&record, now);
             self.written = Some((now, record));
         }
     }
 
     /// Renews everything that it serves.
-    pub(super) fn renew(&mut self, board: &mut Board, now: Monotonic) {
+    pub(super) fn renew(&mut self, shared: &mut SharedState, now: Monotonic) {
         let id = &self.id;
         self.serves.retain(|partition, epoch| {
             let token = LeaseToken { partition: *partition, owner: id.clone(), epoch: *epoch };
-            board.renew(&token, DEFAULT_LEASE_DURATION, now)
+            shared.renew(&token, DEFAULT_LEASE_DURATION, now)
         });
     }
 
     /// Carries out its own part of a plan.
-    pub(super) fn act(&mut self, board: &Board, fleet: &Fleet, plan: &Plan, now: Monotonic) -> Steps {
-        let (Some(me), Some(number)) = (fleet.member(&self.id), board.number(&self.id)) else {
+    pub(super) fn carry_out(
+        &mut self,
+        shared: &SharedState,
+        fleet: &Fleet,
+        plan: &Plan,
+        now: Monotonic,
+    ) -> Steps {
+        let (Some(me), Some(number)) = (fleet.member(&self.id), shared.number(&self.id)) else {
             return Steps::default();
         };
-        let view = board.view();
+        let view = shared.view();
         let mut steps = Steps::default();
-        for (partition, epoch) in board.owned_by(number) {
+        for (partition, epoch) in shared.owned_by(number) {
             steps.adopted |= self.serves.insert(partition, epoch).is_none();
         }
         self.answer(view, fleet, plan, me, &mut steps);
@@ -169,7 +175,7 @@ impl Host {
             match handover::judge(ask, lease, answers, &self.id, now, view.at, patience, grace) {
                 Verdict::Withdraw => false,
                 Verdict::Steal => {
-                    steps.claims.push(self.claim_request(view, *partition, ClaimCause::Silent));
+                    steps.claims.push(self.claim_request(view, *partition, ClaimCause::Unresponsive));
                     false
                 }
                 Verdict::Wait => planned.contains(partition) || ask.draining_since.is_some(),
@@ -183,7 +189,8 @@ impl Host {
             }
             let owner = fleet.members[step.from].id.clone();
             let (partition, epoch) = (step.partition, lease.epoch);
-            let ask = Ask { partition, owner, epoch, asked_at: now, draining_since: None, told: None };
+            let ask =
+                Ask { partition, owner, epoch, asked_at: now, draining_since: None, announced_end: None };
             self.asks.insert(step.partition, ask);
         }
     }
@@ -200,12 +207,12 @@ impl Host {
     }
 
     /// A claim of a partition that nobody owns.
-    pub(super) fn first_claim(&self, board: &Board, partition: PartitionId) -> ClaimRequest {
-        self.claim_request(board.view(), partition, ClaimCause::Unowned)
+    pub(super) fn first_claim(&self, shared: &SharedState, partition: PartitionId) -> ClaimRequest {
+        self.claim_request(shared.view(), partition, ClaimCause::Unowned)
     }
 
     /// Notes that a handover is over.
-    pub(super) fn gave(&mut self, partition: PartitionId) {
+    pub(super) fn handed_over(&mut self, partition: PartitionId) {
         self.serves.remove(&partition);
         self.draining.remove(&partition);
     }

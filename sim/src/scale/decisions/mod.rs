@@ -2,16 +2,16 @@
 //! than real hosts could be simulated.
 //!
 //! ```text
-//!   beat ─► look (judge, read, plan) ─► claims, 16 at a time ─► say (wants, answers) ─► wait
-//!                    └─► handovers, a little later
+//!   heartbeat ─► scan (liveness, read, plan) ─► claims, 16 at a time ─► announce (wants, answers) ─► wait
+//!                         └─► handovers, a little later
 //! ```
 //!
 //! The plan is [`ephor_core::balance::plan`], requests are judged by [`ephor_core::handover::judge`], and
 //! leases change by [`ephor_core::record`]. The store sends no notifications.
 
-mod board;
 mod cost;
 mod host;
+mod shared_state;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use ephor::{DEFAULT_FAST_SCAN, DEFAULT_FOREIGN_EXPIRY, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN};
 use ephor_core::balance::{self, Fleet, Plan};
-use ephor_core::expiry::{Judgement, Tolerance, Watch};
+use ephor_core::expiry::{Liveness, LivenessTracker, Tolerance};
 use ephor_core::ids::{HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimRequest, TransferRequest};
 use ephor_core::rules::Rules;
@@ -29,22 +29,22 @@ use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
 use super::change::{Change, Size, fewest, is_even, slow_start};
-use board::Board;
 pub use cost::{Cost, cost};
 use host::Host;
+use shared_state::SharedState;
 
 /// The shortest duration of a store call, in milliseconds.
-const SHORTEST_CALL: u64 = 2;
+const MIN_CALL_MS: u64 = 2;
 /// The longest duration of a store call, in milliseconds.
-const LONGEST_CALL: u64 = 8;
+const MAX_CALL_MS: u64 = 8;
 /// At most this many claims in flight at a time, as in `crates/ephor`.
-const CLAIMS_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_CLAIMS: usize = 16;
 /// Two scans are at least this far apart, as in `crates/ephor`.
-const SHORTEST_SCAN: Duration = Duration::from_millis(50);
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(50);
 /// A fleet rests when nothing has changed for this long.
-const STILL: Duration = Duration::from_secs(30);
+const STILL_TIME: Duration = Duration::from_secs(30);
 /// The longest time to come to rest.
-const PATIENCE: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// The cost of one change.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,56 +74,56 @@ pub struct Decisions {
 
 /// Plays one fleet through all changes but a stop. Panics if it does not come to rest.
 pub fn play(size: Size, seed: u64) -> Decisions {
-    let mut fleet = Play::new(size, seed, false);
+    let mut fleet = DecidingFleet::new(size, seed, false);
     let later = Change::LATER.into_iter().filter(|change| *change != Change::Stop);
     let mut changes: Vec<Settling> =
         [Change::ColdStart].into_iter().chain(later).map(|change| fleet.settle(change)).collect();
-    changes.push(Play::new(size, seed, false).settle(Change::SlowStart));
+    changes.push(DecidingFleet::new(size, seed, false).settle(Change::SlowStart));
     Decisions { size, changes }
 }
 
 /// A scheduled step of a host.
 enum Event {
-    Beat { ticket: u64 },
-    Look,
+    Heartbeat { ticket: u64 },
+    Scan,
     Claim(ClaimRequest),
-    Say,
+    Announce,
     Transfer(TransferRequest),
     Renew,
 }
 
 /// The last plan, and its input.
 struct Planned {
-    news: u64,
-    judgement: Judgement,
+    change_count: u64,
+    liveness: Liveness,
     made: Rc<(Fleet, Plan)>,
 }
 
-struct Play {
+struct DecidingFleet {
     size: Size,
     now: Monotonic,
     queue: BTreeMap<(Monotonic, u64), (usize, Event)>,
     events: u64,
-    board: Board,
+    shared: SharedState,
     hosts: Vec<Host>,
     random: Rng,
     partitions: Vec<PartitionId>,
     planned: Option<Planned>,
     last: Monotonic,
-    /// True if each host also asks a [`Watch`] about liveness, to compare.
+    /// True if each host also asks a [`LivenessTracker`] about liveness, to compare.
     watched: bool,
 }
 
-impl Play {
+impl DecidingFleet {
     fn new(size: Size, seed: u64, watched: bool) -> Self {
-        let board = Board::new(size.partitions);
+        let shared = SharedState::new(size.partitions);
         Self {
             size,
             now: Monotonic(0),
             queue: BTreeMap::new(),
             events: 0,
-            partitions: board.view().leases.iter().map(|lease| lease.partition).collect(),
-            board,
+            partitions: shared.view().leases.iter().map(|lease| lease.partition).collect(),
+            shared,
             hosts: vec![],
             random: Rng::with_seed(seed),
             planned: None,
@@ -139,14 +139,14 @@ impl Play {
     }
 
     /// Schedules the next scan of a host; the one that was scheduled before does not take place.
-    fn push_beat(&mut self, at: Monotonic, host: usize) {
+    fn push_heartbeat(&mut self, at: Monotonic, host: usize) {
         let ticket = self.events + 1;
-        self.push(at, host, Event::Beat { ticket });
+        self.push(at, host, Event::Heartbeat { ticket });
         (self.hosts[host].next, self.hosts[host].next_at) = (Some(ticket), at);
     }
 
     fn call(&mut self) -> Duration {
-        Duration::from_millis(self.random.u64(SHORTEST_CALL..=LONGEST_CALL))
+        Duration::from_millis(self.random.u64(MIN_CALL_MS..=MAX_CALL_MS))
     }
 
     /// Starts a host at this time.
@@ -154,9 +154,10 @@ impl Play {
         let number = self.hosts.len();
         let name = format!("host-{number:04}").parse().expect("a valid name");
         let id = HostId { name, incarnation: Incarnation(self.random.u64(..)) };
-        let watch = self.watched.then(|| Watch::new(Tolerance::default(), DEFAULT_FOREIGN_EXPIRY));
-        self.hosts.push(Host::new(id, self.random.fork(), watch));
-        self.push_beat(at, number);
+        let tracker =
+            self.watched.then(|| LivenessTracker::new(Tolerance::default(), DEFAULT_FOREIGN_EXPIRY));
+        self.hosts.push(Host::new(id, self.random.fork(), tracker));
+        self.push_heartbeat(at, number);
         self.push(at + DEFAULT_RENEW_INTERVAL, number, Event::Renew);
     }
 
@@ -170,7 +171,7 @@ impl Play {
     /// The number of partitions of each running host.
     fn held(&self) -> Vec<usize> {
         let running = self.hosts.iter().enumerate().filter(|(_, host)| !host.crashed);
-        running.map(|(number, _)| self.board.held().get(number).copied().unwrap_or(0)).collect()
+        running.map(|(number, _)| self.shared.held().get(number).copied().unwrap_or(0)).collect()
     }
 
     fn is_settled(&self) -> bool {
@@ -178,13 +179,13 @@ impl Play {
             self.hosts.iter().filter(|host| !host.crashed).map(|host| host.serves.len()).sum();
         is_even(&self.held(), self.size.partitions)
             && served == self.size.partitions
-            && self.now.since(self.last) >= STILL
+            && self.now.since(self.last) >= STILL_TIME
     }
 
     /// Makes a change, and runs until the fleet rests.
     fn settle(&mut self, change: Change) -> Settling {
         let start = self.now;
-        (self.board.moves, self.board.claims_lost) = (0, 0);
+        (self.shared.moves, self.shared.claims_lost) = (0, 0);
         let before: Vec<u64> = self.hosts.iter().map(|host| host.scans).collect();
         match change {
             Change::ColdStart => (0..self.size.hosts).for_each(|_| self.start(start)),
@@ -204,7 +205,7 @@ impl Play {
         let mut scans = 0;
         let mut last = self.last;
         while !self.is_settled() {
-            assert!(self.now.since(start) < PATIENCE, "{}: {change}: no rest", self.size);
+            assert!(self.now.since(start) < MAX_WAIT, "{}: {change}: no rest", self.size);
             let until = self.now + Duration::from_secs(1);
             while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until) {
                 let ((at, _), (host, event)) = entry.remove_entry();
@@ -225,81 +226,81 @@ impl Play {
             change,
             after: self.last.since(start),
             scans: scans as f64 / running as f64,
-            moves: self.board.moves,
+            moves: self.shared.moves,
             fewest,
-            claims_lost: self.board.claims_lost,
+            claims_lost: self.shared.claims_lost,
         }
     }
 
     fn take(&mut self, number: usize, event: Event) {
         let now = self.now;
         match event {
-            Event::Beat { ticket } if self.hosts[number].next == Some(ticket) => {
+            Event::Heartbeat { ticket } if self.hosts[number].next == Some(ticket) => {
                 let host = &mut self.hosts[number];
                 (host.next, host.last_scan) = (None, now);
                 let first = host.scans == 0;
-                host.heartbeat(&mut self.board, now);
+                host.heartbeat(&mut self.shared, now);
                 // One more call for the record of the group's origin.
-                let founding = if first { self.call() } else { Duration::ZERO };
+                let init_group = if first { self.call() } else { Duration::ZERO };
                 let view = self.call();
-                self.push(now + founding + view, number, Event::Look);
+                self.push(now + init_group + view, number, Event::Scan);
             }
-            Event::Beat { .. } => {}
-            Event::Look => self.look(number),
+            Event::Heartbeat { .. } => {}
+            Event::Scan => self.scan(number),
             Event::Claim(request) => {
-                if let Some(epoch) = self.board.claim(&request, now) {
+                if let Some(epoch) = self.shared.claim(&request, now) {
                     self.hosts[number].serves.insert(request.partition, epoch);
                     self.last = now;
                 }
             }
-            Event::Say => {
+            Event::Announce => {
                 let host = &mut self.hosts[number];
-                host.heartbeat(&mut self.board, now);
+                host.heartbeat(&mut self.shared, now);
                 let interval = if host.busy { DEFAULT_FAST_SCAN } else { DEFAULT_SLOW_SCAN };
                 let mut next = (host.last_scan + host.jitter(interval)).max(now);
-                if std::mem::take(&mut host.hurried) {
-                    next = next.min(now + SHORTEST_SCAN);
+                if std::mem::take(&mut host.scan_soon) {
+                    next = next.min(now + MIN_SCAN_INTERVAL);
                 }
-                self.push_beat(next, number);
+                self.push_heartbeat(next, number);
             }
             Event::Transfer(request) => {
-                if self.board.transfer(&request, now) {
+                if self.shared.transfer(&request, now) {
                     self.last = now;
                 }
                 let host = &mut self.hosts[number];
-                host.gave(request.token.partition);
-                let soon = now + SHORTEST_SCAN;
+                host.handed_over(request.token.partition);
+                let soon = now + MIN_SCAN_INTERVAL;
                 match host.next {
-                    None => host.hurried = true,
-                    Some(_) if host.next_at > soon => self.push_beat(soon, number),
+                    None => host.scan_soon = true,
+                    Some(_) if host.next_at > soon => self.push_heartbeat(soon, number),
                     Some(_) => {}
                 }
             }
             Event::Renew => {
-                self.hosts[number].renew(&mut self.board, now);
+                self.hosts[number].renew(&mut self.shared, now);
                 self.push(now + DEFAULT_RENEW_INTERVAL, number, Event::Renew);
             }
         }
     }
 
     /// Reads the fleet, and takes every step that follows from it.
-    fn look(&mut self, number: usize) {
+    fn scan(&mut self, number: usize) {
         let now = self.now;
-        let view = self.board.look(now);
-        let by_watch = self.hosts[number].watch.as_mut().map(|watch| watch.observe(view, now, now));
-        let judgement = self.board.judge(self.hosts[number].scans == 0);
-        if let Some(by_watch) = by_watch {
-            assert_eq!(judgement, by_watch, "at {now:?}, for {}", self.hosts[number].id);
+        let view = self.shared.view_at(now);
+        let by_tracker = self.hosts[number].tracker.as_mut().map(|tracker| tracker.observe(view, now, now));
+        let liveness = self.shared.liveness(self.hosts[number].scans == 0);
+        if let Some(by_tracker) = by_tracker {
+            assert_eq!(liveness, by_tracker, "at {now:?}, for {}", self.hosts[number].id);
         }
         self.hosts[number].scans += 1;
-        let made = self.plan(judgement);
+        let made = self.plan(liveness);
         let (fleet, plan) = &*made;
-        let steps = self.hosts[number].act(&self.board, fleet, plan, now);
+        let steps = self.hosts[number].carry_out(&self.shared, fleet, plan, now);
         if steps.adopted {
             self.last = now;
         }
         let mut done = now;
-        for some in steps.claims.chunks(CLAIMS_AT_ONCE) {
+        for some in steps.claims.chunks(MAX_CONCURRENT_CLAIMS) {
             let begun = done;
             for request in some {
                 let at = begun + self.call();
@@ -312,25 +313,25 @@ impl Play {
             let at = now + self.call() + self.call() + self.call();
             self.push(at, number, Event::Transfer(handover));
         }
-        let said = done + self.call();
-        self.push(said, number, Event::Say);
+        let announced_at = done + self.call();
+        self.push(announced_at, number, Event::Announce);
     }
 
     /// The plan for the present view. It is computed again only if something has changed: time alone changes
     /// nothing while every partition has a living owner.
-    fn plan(&mut self, judgement: Judgement) -> Rc<(Fleet, Plan)> {
-        let news = self.board.news();
+    fn plan(&mut self, liveness: Liveness) -> Rc<(Fleet, Plan)> {
+        let change_count = self.shared.change_count();
         if let Some(planned) = &self.planned
-            && (planned.news, &planned.judgement) == (news, &judgement)
+            && (planned.change_count, &planned.liveness) == (change_count, &liveness)
         {
             return planned.made.clone();
         }
-        let (view, patience) = (self.board.view(), DEFAULT_SLOW_SCAN * 2);
-        let fleet = Fleet::read(view, &judgement, &self.partitions, patience, &Rules::default());
+        let (view, patience) = (self.shared.view(), DEFAULT_SLOW_SCAN * 2);
+        let fleet = Fleet::read(view, &liveness, &self.partitions, patience, &Rules::default());
         let plan = balance::plan(&fleet);
-        let waits = fleet.seats.iter().any(|seat| seat.holder.is_none());
+        let waits = fleet.slots.iter().any(|slot| slot.holder.is_none());
         let made = Rc::new((fleet, plan));
-        self.planned = (!waits).then(|| Planned { news, judgement, made: made.clone() });
+        self.planned = (!waits).then(|| Planned { change_count, liveness, made: made.clone() });
         made
     }
 }

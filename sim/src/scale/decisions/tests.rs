@@ -19,8 +19,8 @@ fn decisions_alone_settle_as_whole_hosts_do() {
 }
 
 #[test]
-fn who_is_alive_is_judged_as_a_watch_does() {
-    let mut fleet = Play::new(Size { hosts: 12, partitions: 96 }, 7, true);
+fn liveness_is_judged_as_a_watch_does() {
+    let mut fleet = DecidingFleet::new(Size { hosts: 12, partitions: 96 }, 7, true);
     let later = Change::LATER.into_iter().filter(|change| *change != Change::Stop);
     for change in [Change::ColdStart].into_iter().chain(later) {
         fleet.settle(change);

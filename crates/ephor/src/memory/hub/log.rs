@@ -98,7 +98,7 @@ impl Log {
 
     /// Appends at most `most` of the events from the cursor on; false if there are none. A cursor
     /// that retention has overtaken goes on at the oldest event that is kept.
-    pub(super) fn read(&self, cursor: &mut Cursor, into: &mut Vec<Event>, most: usize) -> bool {
+    pub(super) fn read(&self, cursor: &mut Cursor, into: &mut Vec<Event>, max: usize) -> bool {
         let mut from = self.index_of(cursor.next);
         if let Some(time) = cursor.not_before {
             from = from.max(self.index_of_time(time));
@@ -106,7 +106,7 @@ impl Log {
         if from == self.events.len() {
             return false;
         }
-        let to = from + most.min(self.events.len() - from);
+        let to = from + max.min(self.events.len() - from);
         into.extend(self.events.range(from..to).cloned());
         *cursor = Cursor { next: self.number_at(to), not_before: None };
         true

@@ -171,7 +171,7 @@ impl MemoryHub {
     /// groups and another log id. All receivers lose their links.
     pub fn recreate(&self, partitions: u32) {
         let mut world = self.change();
-        world.cut(&format!("hub {:?} was created again", self.name));
+        world.disconnect_all(&format!("hub {:?} was created again", self.name));
         world.lives += 1;
         world.log = log_id(&self.name, &*self.clock, world.lives);
         let outage = world.outage.clone();
@@ -182,7 +182,7 @@ impl MemoryHub {
     /// Restarts the hub: all receivers lose their links, and with them their epochs. Events and log
     /// id stay.
     pub fn restart(&self) {
-        self.change().cut("the hub was restarted");
+        self.change().disconnect_all("the hub was restarted");
     }
 
     /// Simulates a power failure of a hub that does not wait for its disk: each partition loses as
@@ -190,7 +190,7 @@ impl MemoryHub {
     /// used twice. All receivers lose their links.
     pub fn lose_power(&self, lost: impl Fn(PartitionId) -> u64) {
         let world = self.change();
-        world.cut("the hub lost its power");
+        world.disconnect_all("the hub lost its power");
         for partition in &world.partitions {
             let lost = lost(partition.id());
             partition.lose_newest(usize::try_from(lost).unwrap_or(usize::MAX), lost);
@@ -235,7 +235,7 @@ impl MemoryHub {
 
     /// Cuts the links of all receivers of a partition: they have to be opened again.
     pub fn disconnect(&self, partition: PartitionId) -> Result<(), SourceError> {
-        self.partition(&self.read(), partition)?.cut(&Arc::from("the link was cut"));
+        self.partition(&self.read(), partition)?.disconnect_all(&Arc::from("the link was cut"));
         Ok(())
     }
 
@@ -259,9 +259,9 @@ impl World {
         self.outage.as_deref().map_or(Ok(()), |message| Err(unavailable(message)))
     }
 
-    fn cut(&self, message: &str) {
+    fn disconnect_all(&self, message: &str) {
         let message = Arc::from(message);
-        self.partitions.iter().for_each(|partition| partition.cut(&message));
+        self.partitions.iter().for_each(|partition| partition.disconnect_all(&message));
     }
 }
 

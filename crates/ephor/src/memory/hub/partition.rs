@@ -11,7 +11,7 @@ use ephor_core::BoxFuture;
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::SequenceNumber;
-use ephor_core::receivers::{Place, Receivers};
+use ephor_core::receivers::{Admission, Receivers};
 use ephor_core::source::{LastEnqueued, OpenError, OpenRequest, PartitionProperties, ReceiveError, Receiver};
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::Notify;
@@ -114,8 +114,8 @@ impl Partition {
     }
 
     /// Cuts the links of all receivers, in all groups.
-    pub(super) fn cut(&self, message: &Arc<str>) {
-        self.state().groups.values_mut().for_each(|receivers| receivers.cut(message));
+    pub(super) fn disconnect_all(&self, message: &Arc<str>) {
+        self.state().groups.values_mut().for_each(|receivers| receivers.disconnect_all(message));
         self.news.notify_waiters();
     }
 
@@ -145,16 +145,16 @@ impl Partition {
         if let Some(message) = replica.and_then(|replica| log.refused_by(replica, &start, &cursor)) {
             return Err(OpenError::InvalidPosition { message });
         }
-        let place = groups.entry(group.clone()).or_default().enter(name, epoch, now);
+        let admission = groups.entry(group.clone()).or_default().enter(name, epoch, now);
         drop(state);
         self.news.notify_waiters();
-        Ok(MemoryReceiver { partition: self.clone(), group, place, cursor, last_enqueued: None })
+        Ok(MemoryReceiver { partition: self.clone(), group, admission, cursor, last_enqueued: None })
     }
 
-    fn leave(&self, group: &ConsumerGroup, place: &Arc<Place>) {
+    fn leave(&self, group: &ConsumerGroup, admission: &Arc<Admission>) {
         let mut state = self.state();
         if let Some(receivers) = state.groups.get_mut(group) {
-            receivers.leave(place);
+            receivers.leave(admission);
             if receivers.is_empty() {
                 state.groups.remove(group);
             }
@@ -171,22 +171,22 @@ impl Partition {
 pub(super) struct MemoryReceiver {
     partition: Arc<Partition>,
     group: ConsumerGroup,
-    place: Arc<Place>,
+    admission: Arc<Admission>,
     cursor: Cursor,
     last_enqueued: Option<LastEnqueued>,
 }
 
 impl MemoryReceiver {
     /// Takes events or an error; `None` if there is neither yet.
-    fn take(&mut self, into: &mut Vec<Event>, most: usize) -> Option<Result<(), ReceiveError>> {
+    fn take(&mut self, into: &mut Vec<Event>, max: usize) -> Option<Result<(), ReceiveError>> {
         let state = self.partition.state();
-        if let Some(error) = self.place.error() {
+        if let Some(error) = self.admission.error() {
             return Some(Err(error));
         }
         if let Some(message) = &state.outage {
             return Some(Err(unavailable(message).into()));
         }
-        if !state.log.read(&mut self.cursor, into, most) {
+        if !state.log.read(&mut self.cursor, into, max) {
             return None;
         }
         self.last_enqueued = state.log.last().cloned();
@@ -198,7 +198,7 @@ impl Receiver for MemoryReceiver {
     fn receive<'a>(
         &'a mut self,
         into: &'a mut Vec<Event>,
-        most: usize,
+        max: usize,
     ) -> BoxFuture<'a, Result<(), ReceiveError>> {
         Box::pin(async move {
             // A long backlog is always ready; a task that reads it in a loop must not starve
@@ -208,7 +208,7 @@ impl Receiver for MemoryReceiver {
             loop {
                 // Subscribes before it checks, so that nothing in between is missed.
                 let news = partition.news.notified();
-                if let Some(taken) = self.take(into, most) {
+                if let Some(taken) = self.take(into, max) {
                     return taken;
                 }
                 news.await;
@@ -227,6 +227,6 @@ impl Receiver for MemoryReceiver {
 
 impl Drop for MemoryReceiver {
     fn drop(&mut self) {
-        self.partition.leave(&self.group, &self.place);
+        self.partition.leave(&self.group, &self.admission);
     }
 }

@@ -11,8 +11,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::record::{Change, CheckpointRecord, LeaseRecord};
 use ephor_core::store::{
-    FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, Founding, HISTORY_PER_PARTITION, HostEntry, HostOrders,
-    View,
+    DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, GroupOrigin, HostEntry,
+    MAX_HISTORY_PER_PARTITION, View,
 };
 use ephor_core::time::Timestamp;
 use tokio::sync::Notify;
@@ -26,24 +26,24 @@ struct HostRow {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
-    pub(super) founding: Option<Founding>,
+    pub(super) origin: Option<GroupOrigin>,
     pub(super) leases: BTreeMap<PartitionId, LeaseRecord>,
     pub(super) checkpoints: BTreeMap<PartitionId, CheckpointRecord>,
     hosts: BTreeMap<HostId, HostRow>,
     /// Kept apart from the host records, which hosts replace with every heartbeat.
-    orders: BTreeMap<HostId, HostOrders>,
+    desired_states: BTreeMap<HostId, DesiredState>,
     /// Oldest first, each with its number among all changes of the group.
     history: BTreeMap<PartitionId, VecDeque<(u64, OwnershipChange)>>,
     changes: u64,
     /// The waker of each host that has a record or waits. A permit stays in it, so that a change
     /// between two waits is not missed.
-    bells: BTreeMap<HostId, Arc<Notify>>,
+    wakers: BTreeMap<HostId, Arc<Notify>>,
 }
 
 impl Records {
     /// True if anything is stored.
     pub(super) fn any(&self) -> bool {
-        self.founding.is_some()
+        self.origin.is_some()
             || !self.leases.is_empty()
             || !self.checkpoints.is_empty()
             || !self.hosts.is_empty()
@@ -52,21 +52,21 @@ impl Records {
 
     /// True if nothing would be lost with it.
     pub(super) fn is_unused(&self) -> bool {
-        !self.any() && self.orders.is_empty() && self.bells.is_empty()
+        !self.any() && self.desired_states.is_empty() && self.wakers.is_empty()
     }
 
     /// A copy of everything but the wakers: the waiting hosts are processes, and in no backup.
     pub(super) fn copy(&self) -> Self {
         let mut copy = self.clone();
-        copy.bells.clear();
+        copy.wakers.clear();
         copy
     }
 
     /// Replaces everything by `old`, except for the wakers.
     pub(super) fn restore(&mut self, old: &Self) {
-        let bells = std::mem::take(&mut self.bells);
-        *self = Self { bells, ..old.copy() };
-        self.bells.values().for_each(|bell| bell.notify_one());
+        let wakers = std::mem::take(&mut self.wakers);
+        *self = Self { wakers, ..old.copy() };
+        self.wakers.values().for_each(|waker| waker.notify_one());
     }
 
     pub(super) fn view(&self, now: Timestamp) -> View {
@@ -80,14 +80,14 @@ impl Records {
             hosts: self.hosts.values().map(entry).collect(),
             leases: self.leases.values().map(|lease| lease.seen_at(now)).collect(),
             checkpoints: self.checkpoints.iter().filter_map(checkpoint).collect(),
-            founding: self.founding.clone(),
+            origin: self.origin.clone(),
             damaged: vec![],
         }
     }
 
     /// The epoch that may save.
-    pub(super) fn seal(&self, partition: PartitionId) -> Epoch {
-        self.checkpoints.get(&partition).map_or(Epoch::NONE, |record| record.seal)
+    pub(super) fn fence(&self, partition: PartitionId) -> Epoch {
+        self.checkpoints.get(&partition).map_or(Epoch::NONE, |record| record.fence)
     }
 
     pub(super) fn checkpoint(&self, partition: PartitionId) -> Option<Checkpoint> {
@@ -102,23 +102,23 @@ impl Records {
     pub(super) fn apply(&mut self, change: Change) {
         let partition = change.lease.partition;
         self.leases.insert(partition, change.lease);
-        self.checkpoints.entry(partition).or_default().seal = change.seal;
+        self.checkpoints.entry(partition).or_default().fence = change.fence;
         let history = self.history.entry(partition).or_default();
-        if history.len() == usize::from(HISTORY_PER_PARTITION) {
+        if history.len() == usize::from(MAX_HISTORY_PER_PARTITION) {
             history.pop_front();
         }
         self.changes += 1;
         history.push_back((self.changes, change.history));
     }
 
-    pub(super) fn history(&self, partition: Option<PartitionId>, most: usize) -> Vec<OwnershipChange> {
+    pub(super) fn history(&self, partition: Option<PartitionId>, max: usize) -> Vec<OwnershipChange> {
         let wanted = self.history.iter().filter(|(of, _)| partition.is_none_or(|only| only == **of));
         let mut changes: Vec<_> = wanted.flat_map(|(_, changes)| changes).collect();
         changes.sort_unstable_by_key(|(number, _)| std::cmp::Reverse(*number));
-        changes.into_iter().take(most).map(|(_, change)| change.clone()).collect()
+        changes.into_iter().take(max).map(|(_, change)| change.clone()).collect()
     }
 
-    pub(super) fn heartbeat(&mut self, record: &HostRecord, now: Timestamp) -> HostOrders {
+    pub(super) fn heartbeat(&mut self, record: &HostRecord, now: Timestamp) -> DesiredState {
         let row = HostRow { record: record.clone(), at: now };
         let before = self.hosts.insert(record.id.clone(), row);
         let asked_before = before.map(|row| row.record.wants).unwrap_or_default();
@@ -127,47 +127,47 @@ impl Records {
         }
         self.forget(now);
         let hosts = &self.hosts;
-        self.bells.retain(|host, bell| hosts.contains_key(host) || Arc::strong_count(bell) > 1);
-        self.orders.get(&record.id).copied().unwrap_or_default()
+        self.wakers.retain(|host, waker| hosts.contains_key(host) || Arc::strong_count(waker) > 1);
+        self.desired_states.get(&record.id).copied().unwrap_or_default()
     }
 
-    /// Removes hosts that are long dead, and their orders.
+    /// Removes hosts that are long dead, and their desired states.
     fn forget(&mut self, now: Timestamp) {
-        let orders = &self.orders;
+        let desired_states = &self.desired_states;
         self.hosts.retain(|host, row| {
-            let drains = orders.get(host).is_some_and(|orders| orders.drain);
+            let drains = desired_states.get(host).is_some_and(|desired| desired.drain);
             now.since(row.at) < if drains { FORGET_DRAINED_HOSTS_AFTER } else { FORGET_HOSTS_AFTER }
         });
         let hosts = &self.hosts;
-        self.orders.retain(|host, _| hosts.contains_key(host));
+        self.desired_states.retain(|host, _| hosts.contains_key(host));
     }
 
     pub(super) fn retire(&mut self, host: &HostId) {
         self.hosts.remove(host);
-        self.orders.remove(host);
-        if let Some(bell) = self.bells.remove(host) {
+        self.desired_states.remove(host);
+        if let Some(waker) = self.wakers.remove(host) {
             // A host that waits for this waker would wait for ever.
-            bell.notify_waiters();
+            waker.notify_waiters();
         }
     }
 
-    pub(super) fn order(&mut self, host: &HostId, orders: HostOrders) -> bool {
+    pub(super) fn set_desired_state(&mut self, host: &HostId, desired: DesiredState) -> bool {
         let known = self.hosts.contains_key(host);
         if known {
-            self.orders.insert(host.clone(), orders);
+            self.desired_states.insert(host.clone(), desired);
             self.wake(host);
         }
         known
     }
 
     /// The waker of a host; created if there is none.
-    pub(super) fn bell(&mut self, host: &HostId) -> Arc<Notify> {
-        self.bells.entry(host.clone()).or_default().clone()
+    pub(super) fn waker(&mut self, host: &HostId) -> Arc<Notify> {
+        self.wakers.entry(host.clone()).or_default().clone()
     }
 
     pub(super) fn wake(&self, host: &HostId) {
-        if let Some(bell) = self.bells.get(host) {
-            bell.notify_one();
+        if let Some(waker) = self.wakers.get(host) {
+            waker.notify_one();
         }
     }
 
@@ -179,7 +179,7 @@ impl Records {
 
     /// The number of wakers, for the test that none are left over.
     #[cfg(test)]
-    pub(super) fn bells(&self) -> usize {
-        self.bells.len()
+    pub(super) fn wakers(&self) -> usize {
+        self.wakers.len()
     }
 }

@@ -11,7 +11,7 @@ use ephor_core::host_record::{HostState, HostStatistics};
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HISTORY_PER_PARTITION};
+use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, MAX_HISTORY_PER_PARTITION};
 
 use ephor_core::checkpoint::Position;
 use futures_util::FutureExt;
@@ -62,7 +62,7 @@ fn finished(sequence: u64) -> Position {
     Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None }
 }
 
-fn beat(store: &MemoryStore, name: &str) -> HostOrders {
+fn beat(store: &MemoryStore, name: &str) -> DesiredState {
     let record = HostRecord {
         id: host(name),
         beat: 1,
@@ -89,29 +89,29 @@ fn claim(store: &MemoryStore, name: &str) -> LeaseToken {
     }
 }
 
-fn release(store: &MemoryStore, token: &LeaseToken, heir: Option<HostId>) {
+fn release(store: &MemoryStore, token: &LeaseToken, successor: Option<HostId>) {
     let cause = ReleaseCause::Shutdown;
-    let request = ReleaseRequest { token: token.clone(), cause, heir, settled: true };
-    assert_eq!(done(store.release(&group(), &request)), GiveAway::Done);
+    let request = ReleaseRequest { token: token.clone(), cause, successor, settled: true };
+    assert_eq!(done(store.release(&group(), &request)), Handoff::Done);
 }
 
 fn woken(store: &MemoryStore, name: &str) -> bool {
     poll(store.changed(&group(), &host(name))).is_some()
 }
 
-fn bells(store: &MemoryStore) -> usize {
-    store.groups.lock().unwrap().get(&group()).map_or(0, Records::bells)
+fn wakers(store: &MemoryStore) -> usize {
+    store.groups.lock().unwrap().get(&group()).map_or(0, Records::wakers)
 }
 
 #[test]
 fn the_history_of_a_partition_is_bounded() {
     let store = MemoryStore::default();
     let mut last = claim(&store, "a");
-    for _ in 0..HISTORY_PER_PARTITION {
+    for _ in 0..MAX_HISTORY_PER_PARTITION {
         last = claim(&store, "a");
     }
     let history = done(store.history(&group(), None, usize::MAX));
-    assert_eq!(history.len(), usize::from(HISTORY_PER_PARTITION));
+    assert_eq!(history.len(), usize::from(MAX_HISTORY_PER_PARTITION));
     assert_eq!(history[0].epoch, last.epoch);
     assert_eq!(history.last().unwrap().epoch.get(), 2);
 }
@@ -124,21 +124,21 @@ fn who_is_not_heard_of_is_forgotten() {
     let almost = i64::try_from(FORGET_HOSTS_AFTER.as_millis()).unwrap() - 1;
     clock.0.store(almost, Ordering::SeqCst);
     beat(&store, "a");
-    assert_eq!((done(store.view(&group())).hosts.len(), bells(&store)), (2, 2));
+    assert_eq!((done(store.view(&group())).hosts.len(), wakers(&store)), (2, 2));
     clock.0.store(almost + 1, Ordering::SeqCst);
     beat(&store, "a");
-    assert_eq!((done(store.view(&group())).hosts.len(), bells(&store)), (1, 1));
+    assert_eq!((done(store.view(&group())).hosts.len(), wakers(&store)), (1, 1));
 }
 
 #[test]
-fn who_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
+fn who_shall_drain_is_forgotten_a_day_later_and_its_desired_state_with_it() {
     let clock = Arc::new(ManualClock::default());
     let store = MemoryStore::new(clock.clone());
     let day = i64::try_from(FORGET_DRAINED_HOSTS_AFTER.as_millis()).unwrap();
     for (after, left) in [(day - 1, 2), (day, 1)] {
         clock.0.store(0, Ordering::SeqCst);
         beat(&store, "lost");
-        assert!(done(store.order(&group(), &host("lost"), HostOrders { drain: true })));
+        assert!(done(store.set_desired_state(&group(), &host("lost"), DesiredState { drain: true })));
         clock.0.store(after, Ordering::SeqCst);
         beat(&store, "a");
         assert_eq!(done(store.view(&group())).hosts.len(), left);
@@ -150,7 +150,7 @@ fn who_shall_drain_is_forgotten_a_day_later_and_its_orders_with_it() {
 fn nothing_is_left_of_a_host_that_retired() {
     let store = MemoryStore::default();
     beat(&store, "a");
-    done(store.order(&group(), &host("a"), HostOrders { drain: true }));
+    done(store.set_desired_state(&group(), &host("a"), DesiredState { drain: true }));
     let store_again = store.clone();
     let (here, of_a) = (group(), host("a"));
     assert!(woken(&store, "a"));
@@ -174,9 +174,9 @@ fn who_waits_without_a_record_is_woken_and_leaves_nothing_behind() {
     release(&store, &token, Some(host("stranger")));
     assert!(waiting.as_mut().poll(&mut context).is_ready());
     drop(waiting);
-    assert_eq!(bells(&store), 2);
+    assert_eq!(wakers(&store), 2);
     beat(&store, "a");
-    assert_eq!(bells(&store), 1);
+    assert_eq!(wakers(&store), 1);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn who_only_waits_makes_no_group() {
 }
 
 #[test]
-fn a_release_without_an_heir_wakes_everybody() {
+fn a_release_without_a_successor_wakes_everybody() {
     let store = MemoryStore::default();
     for name in ["a", "b", "c"] {
         beat(&store, name);
@@ -282,9 +282,9 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
         let request = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled };
         done(store.transfer(&group(), &request))
     };
-    assert_eq!(transfer(&stranger, true), GiveAway::NotOurs);
+    assert_eq!(transfer(&stranger, true), Handoff::NotOurs);
     assert_eq!(news(), []);
-    assert_eq!(transfer(&token, false), GiveAway::Done);
+    assert_eq!(transfer(&token, false), Handoff::Done);
     changed(ChangeReason::HandedOver, false);
     let token = claim(&store, "a");
     news();
@@ -335,11 +335,11 @@ fn a_wall_clock_that_jumps_by_years_takes_no_lease_away_and_makes_nobody_wait() 
         claim(&store, "robbed");
         let token = claim(&store, "a");
         clock.0.fetch_add(jump, Ordering::SeqCst);
-        assert!(done(store.view(&group())).lease(P).unwrap().quiet <= LEASE);
+        assert!(done(store.view(&group())).lease(P).unwrap().takeover_delay <= LEASE);
         assert_eq!(done(store.renew(&group(), LEASE, std::slice::from_ref(&token))), [Renewal::Renewed]);
         let lease = done(store.view(&group())).lease(P).unwrap().clone();
         assert_eq!((lease.token(), lease.age), (Some(token), Duration::ZERO));
         claim(&store, "b");
-        assert!(done(store.view(&group())).lease(P).unwrap().quiet <= LEASE);
+        assert!(done(store.view(&group())).lease(P).unwrap().takeover_delay <= LEASE);
     }
 }

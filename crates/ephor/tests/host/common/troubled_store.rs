@@ -13,18 +13,18 @@ use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     StoreError, StoreFuture, View,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
     Groups,
-    Found,
+    InitGroup,
     View,
     Heartbeat,
     Retire,
-    Order,
+    SetDesiredState,
     Claim,
     Renew,
     Transfer,
@@ -38,7 +38,7 @@ pub enum Op {
 
 /// All operations that a host uses.
 pub const HOST_OPS: [Op; 9] = [
-    Op::Found,
+    Op::InitGroup,
     Op::View,
     Op::Heartbeat,
     Op::Retire,
@@ -63,6 +63,8 @@ pub enum Trouble {
     AnswersAfter(Duration),
     /// It is carried out after this long, and answered then.
     LandsAfter(Duration),
+    /// No answer, and it is carried out after this long even if nobody waits for it. Only for saves.
+    LandsUnheardAfter(Duration),
     /// A panic, and nothing is carried out.
     Panics,
 }
@@ -155,7 +157,7 @@ impl TroubledStore {
             match trouble {
                 None => call.await,
                 Some(Trouble::Fails) => Err(out_of_order()),
-                Some(Trouble::Hangs) => std::future::pending().await,
+                Some(Trouble::Hangs | Trouble::LandsUnheardAfter(_)) => std::future::pending().await,
                 Some(Trouble::Panics) => panic!("the store panics in {op:?}"),
                 Some(Trouble::LandsAndFails) => {
                     call.await?;
@@ -185,6 +187,15 @@ pub async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
+/// Carries a save out later.
+#[expect(clippy::disallowed_methods, reason = "these tests run on virtual time")]
+fn land(store: Arc<dyn Store>, group: GroupId, request: SaveRequest, after: Duration) {
+    tokio::spawn(async move {
+        pass(after).await;
+        drop(store.save(&group, &request).await);
+    });
+}
+
 fn out_of_order() -> StoreError {
     StoreError::Unavailable("out of order".into())
 }
@@ -198,15 +209,15 @@ impl Store for TroubledStore {
         self.call(Op::Groups, self.inner.groups())
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        self.call(Op::Found, self.inner.found(group, founding))
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        self.call(Op::InitGroup, self.inner.init_group(group, origin))
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
         self.call(Op::View, self.inner.view(group))
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         self.call(Op::Heartbeat, self.inner.heartbeat(group, record))
     }
 
@@ -214,13 +225,13 @@ impl Store for TroubledStore {
         self.call(Op::Retire, self.inner.retire(group, host))
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        self.call(Op::Order, self.inner.order(group, host, orders))
+        self.call(Op::SetDesiredState, self.inner.set_desired_state(group, host, desired))
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -251,15 +262,19 @@ impl Store for TroubledStore {
         self.call(Op::Renew, Box::pin(through))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         self.call(Op::Transfer, self.inner.transfer(group, request))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         self.call(Op::Release, self.inner.release(group, request))
     }
 
     fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+        let trouble = self.state().troubles.get(&Op::Save).filter(|(_, times)| *times > 0).map(|it| it.0);
+        if let Some(Trouble::LandsUnheardAfter(time)) = trouble {
+            land(self.inner.clone(), group.clone(), request.clone(), time);
+        }
         self.call(Op::Save, self.inner.save(group, request))
     }
 
@@ -271,9 +286,9 @@ impl Store for TroubledStore {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.call(Op::History, self.inner.history(group, partition, most))
+        self.call(Op::History, self.inner.history(group, partition, max))
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {

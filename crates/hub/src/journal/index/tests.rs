@@ -63,7 +63,7 @@ fn it_is_read_as_it_was_written() {
 #[test]
 fn one_that_makes_no_sense_is_not_believed_whatever_its_checksum_says() {
     let read = |index: &Index, end| Index::decode(&index.encode(1, 2, end), 1, 2).is_some();
-    assert!(!read(&filled(), 200 + INTERVAL), "a mark lies behind the end");
+    assert!(!read(&filled(), 200 + INTERVAL), "a mark is after the end");
     let mut index = filled();
     index.rows[0].entries.reverse();
     assert!(!read(&index, 40_000), "marks go back");

@@ -126,6 +126,22 @@ fn a_frame_header_is_read_as_it_was_written_and_nowhere_else() {
 }
 
 #[test]
+fn a_frame_that_laxer_rules_validated_counts_as_unvalidated() {
+    let mut bytes = frame().encode(&PLACE);
+    assert_eq!(u32_from(&bytes[52..56]), 3);
+    for (flags, validated) in [(0_u32, false), (1, false), (2, true), (3, true), (5, false), (7, true)] {
+        bytes[52..56].copy_from_slice(&flags.to_le_bytes());
+        let checksum = PLACE.checksum(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(
+            FrameHeader::decode(&bytes, &PLACE),
+            Some(FrameHeader { validated, ..frame() }),
+            "{flags}"
+        );
+    }
+}
+
+#[test]
 fn a_frame_header_that_makes_no_sense_is_refused_whatever_its_checksum_says() {
     let largest = (MAX_PAYLOAD as u32, MAX_PARTITIONS as u32 - 1, MAX_NUMBER - 5);
     let of = |(payload_length, partition, first)| FrameHeader { payload_length, partition, first, ..frame() };

@@ -205,8 +205,9 @@ fn numbers_that_are_missing_without_a_trace_are_told() {
 #[test]
 fn damage_reads_as_a_sentence() {
     let damage = Damage::new("a.log", 8..24).of(3, 5..6).of(4, 7..10);
-    let text = "a.log is damaged at position 8, 16 bytes; affected: event 5 of partition 3, events 7 to 9 of partition 4";
+    let text = "a.log is damaged at position 8, length 16; affected: event 5 of partition 3, events 7 to 9 \
+                of partition 4";
     assert_eq!(damage.to_string(), text);
-    let text = "a.log is damaged at position 0, 1 bytes; the affected events, if any, are unknown";
+    let text = "a.log is damaged at position 0, length 1; the affected events, if any, are unknown";
     assert_eq!(Damage::new("a.log", 0..1).to_string(), text);
 }

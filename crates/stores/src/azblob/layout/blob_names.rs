@@ -7,7 +7,7 @@
 //!                              /ephor/founding            the partitions when the group was created
 //!                              /ephor/epoch/PARTITION     the highest epoch ever taken
 //!                              /ephor/history/PARTITION   the last changes of owner
-//!                              /ephor/hosts/SHA-256       a host's record, and the orders for it
+//!                              /ephor/hosts/SHA-256       a host's record, and its desired state
 //!                              /ephor/renewals/SHA-256/N  a host's renewal batch, for the partitions from 256 N on
 //! ```
 //!
@@ -51,7 +51,7 @@ pub(in crate::azblob) enum Kind {
     Host,
     /// A renewal batch, with its number.
     RenewalBatch(u32),
-    Founding,
+    Origin,
     Group,
 }
 
@@ -128,7 +128,7 @@ impl Names {
         format!("{}/ephor/renewals/{host}/", self.base)
     }
 
-    pub(in crate::azblob) fn founding(&self) -> String {
+    pub(in crate::azblob) fn origin(&self) -> String {
         format!("{}/ephor/founding", self.base)
     }
 
@@ -160,7 +160,7 @@ fn kind(rest: &str) -> Option<Kind> {
         ["ephor", "renewals", text, batch_number] if text.len() == 64 => {
             batch_number.parse().ok().map(Kind::RenewalBatch)
         }
-        ["ephor", "founding"] => Some(Kind::Founding),
+        ["ephor", "founding"] => Some(Kind::Origin),
         ["ephor", "group"] => Some(Kind::Group),
         _ => None,
     }
@@ -232,7 +232,7 @@ mod tests {
             (names.history(p), Kind::History(p)),
             (names.host(&id), Kind::Host),
             (names.batch(&id, PartitionId(700)), Kind::RenewalBatch(2)),
-            (names.founding(), Kind::Founding),
+            (names.origin(), Kind::Origin),
             (names.group(), Kind::Group),
         ] {
             assert_eq!(names.kind(&name), Some(expected), "{name}");

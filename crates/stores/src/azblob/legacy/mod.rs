@@ -25,7 +25,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, Namespace, PartitionId};
 use ephor_core::lease::{ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreError, StoreFuture, View,
 };
 use ephor_core::time::Timestamp;
@@ -245,9 +245,9 @@ fn lease(partition: PartitionId, epoch: Epoch, at: Timestamp, modified: Timestam
         age: at.since(modified + CLOCK_RESOLUTION),
         age_known: true,
         version: LeaseVersion::tag(etag),
-        previous: None,
-        quiet: Duration::ZERO,
-        heir: None,
+        previous_owner: None,
+        takeover_delay: Duration::ZERO,
+        successor: None,
     }
 }
 
@@ -287,7 +287,7 @@ impl Store for LegacyContainer {
             fences_checkpoints: false,
             keeps_history: false,
             clock_resolution: CLOCK_RESOLUTION,
-            epochless_neighbours: false,
+            shared_with_other_sdks: false,
         }
     }
 
@@ -295,7 +295,11 @@ impl Store for LegacyContainer {
         Box::pin(self.inner.groups())
     }
 
-    fn found<'a>(&'a self, _group: &'a GroupId, _founding: &'a Founding) -> StoreFuture<'a, Founding> {
+    fn init_group<'a>(
+        &'a self,
+        _group: &'a GroupId,
+        _origin: &'a GroupOrigin,
+    ) -> StoreFuture<'a, GroupOrigin> {
         only_read(&self.inner)
     }
 
@@ -303,7 +307,11 @@ impl Store for LegacyContainer {
         Box::pin(self.inner.view(group))
     }
 
-    fn heartbeat<'a>(&'a self, _group: &'a GroupId, _record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(
+        &'a self,
+        _group: &'a GroupId,
+        _record: &'a HostRecord,
+    ) -> StoreFuture<'a, DesiredState> {
         only_read(&self.inner)
     }
 
@@ -311,11 +319,11 @@ impl Store for LegacyContainer {
         only_read(&self.inner)
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         _group: &'a GroupId,
         _host: &'a HostId,
-        _orders: HostOrders,
+        _desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
         only_read(&self.inner)
     }
@@ -337,11 +345,11 @@ impl Store for LegacyContainer {
         &'a self,
         _group: &'a GroupId,
         _request: &'a TransferRequest,
-    ) -> StoreFuture<'a, GiveAway> {
+    ) -> StoreFuture<'a, Handoff> {
         only_read(&self.inner)
     }
 
-    fn release<'a>(&'a self, _group: &'a GroupId, _request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, _group: &'a GroupId, _request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         only_read(&self.inner)
     }
 

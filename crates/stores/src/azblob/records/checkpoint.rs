@@ -59,18 +59,18 @@ fn fields(blob: &Blob) -> Option<Result<Fields, Unreadable>> {
 /// the position is not, so that a seek can replace it.
 pub(in crate::azblob) fn fence(blob: &Blob) -> Option<Epoch> {
     #[derive(Deserialize)]
-    struct Seal {
+    struct StoredFence {
         seal: u64,
     }
     let ours = unescape(blob.metadata.get(OURS)?);
-    serde_json::from_str::<Seal>(&ours).ok().map(|fields| Epoch::from_stored(fields.seal))
+    serde_json::from_str::<StoredFence>(&ours).ok().map(|fields| Epoch::from_stored(fields.seal))
 }
 
 pub(in crate::azblob) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadable> {
     let Some(fields) = fields(blob).transpose()? else {
-        return Ok(CheckpointRecord { seal: Epoch::NONE, checkpoint: foreign(blob) });
+        return Ok(CheckpointRecord { fence: Epoch::NONE, checkpoint: foreign(blob) });
     };
-    let seal = Epoch::from_stored(fields.seal);
+    let fence = Epoch::from_stored(fields.seal);
     let position = fields.position.as_ref().map(|text| read_position(text.get())).transpose()?;
     let shown =
         [SEQUENCE, OFFSET].map(|name| blob.metadata.get(name).map(String::as_str).unwrap_or_default());
@@ -88,7 +88,7 @@ pub(in crate::azblob) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadabl
             saved_at: fields.saved_at.map_or(blob.stamp.modified, Timestamp),
         }),
     };
-    Ok(CheckpointRecord { seal, checkpoint })
+    Ok(CheckpointRecord { fence, checkpoint })
 }
 
 /// The position that another SDK wrote. Some write the sequence number, some the offset, and an empty
@@ -140,8 +140,8 @@ fn is_at_an_event(position: &Position) -> bool {
 }
 
 /// The metadata of a save. A host saves a start at an event only if no event precedes it.
-pub(in crate::azblob) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
-    let mut metadata = write(before, checkpoint, seal);
+pub(in crate::azblob) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoint, fence: Epoch) -> Metadata {
+    let mut metadata = write(before, checkpoint, fence);
     if is_at_an_event(&checkpoint.position) {
         metadata.insert(OFFSET.into(), BEFORE_ALL.into());
     }
@@ -149,9 +149,9 @@ pub(in crate::azblob) fn saved(before: Option<&Metadata>, checkpoint: &Checkpoin
 }
 
 /// The metadata of a save or a seek. Its time is the time of the write.
-pub(in crate::azblob) fn write(before: Option<&Metadata>, checkpoint: &Checkpoint, seal: Epoch) -> Metadata {
+pub(in crate::azblob) fn write(before: Option<&Metadata>, checkpoint: &Checkpoint, fence: Epoch) -> Metadata {
     let [sequence, offset] = visible(Some(&checkpoint.position));
-    let fields = Fields { saved_at: None, ..fields_of(checkpoint, seal) };
+    let fields = Fields { saved_at: None, ..fields_of(checkpoint, fence) };
     let mut metadata = before.cloned().unwrap_or_default();
     metadata.insert(SEQUENCE.into(), sequence);
     metadata.insert(OFFSET.into(), offset);
@@ -160,26 +160,26 @@ pub(in crate::azblob) fn write(before: Option<&Metadata>, checkpoint: &Checkpoin
 }
 
 /// The same checkpoint with another fence. Values of other programs are not changed.
-pub(in crate::azblob) fn with_fence(blob: &Blob, record: &CheckpointRecord, seal: Epoch) -> Metadata {
+pub(in crate::azblob) fn with_fence(blob: &Blob, record: &CheckpointRecord, fence: Epoch) -> Metadata {
     let mut metadata = blob.metadata.clone();
     let fields = match &record.checkpoint {
-        Some(checkpoint) => fields_of(checkpoint, seal),
-        None => Fields { seal: seal.get(), ..Fields::default() },
+        Some(checkpoint) => fields_of(checkpoint, fence),
+        None => Fields { seal: fence.get(), ..Fields::default() },
     };
     metadata.insert(OURS.into(), text_of(&fields));
     metadata
 }
 
 /// The metadata of a checkpoint at which nothing is finished.
-pub(in crate::azblob) fn synthetic(seal: Epoch) -> Metadata {
+pub(in crate::azblob) fn synthetic(fence: Epoch) -> Metadata {
     let [sequence, offset] = visible(None);
-    let fields = Fields { seal: seal.get(), ..Fields::default() };
+    let fields = Fields { seal: fence.get(), ..Fields::default() };
     crate::azblob::layout::metadata::pairs([(SEQUENCE, sequence), (OFFSET, offset), (OURS, text_of(&fields))])
 }
 
-fn fields_of(checkpoint: &Checkpoint, seal: Epoch) -> Fields {
+fn fields_of(checkpoint: &Checkpoint, fence: Epoch) -> Fields {
     Fields {
-        seal: seal.get(),
+        seal: fence.get(),
         position: RawValue::from_string(write_position(&checkpoint.position)).ok(),
         log: checkpoint.log.as_ref().map(ToString::to_string),
         epoch: Some(checkpoint.epoch.get()),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_save_is_dated_by_being_written_and_a_seal_changes_nothing_but_itself() {
+    fn a_save_is_dated_by_being_written_and_a_fence_changes_nothing_but_itself() {
         let log = Some(LogId::new("a 1"));
         let checkpoint = Checkpoint {
             position: finished(7, Some("007")),
@@ -223,10 +223,13 @@ mod tests {
         let saved = blob(write(None, &checkpoint, epoch(3)));
         assert_eq!((saved.metadata[SEQUENCE].as_str(), saved.metadata[OFFSET].as_str()), ("7", "007"));
         let record = read(&saved).unwrap();
-        assert_eq!(record, CheckpointRecord { seal: epoch(3), checkpoint: Some(checkpoint.clone()) });
+        assert_eq!(record, CheckpointRecord { fence: epoch(3), checkpoint: Some(checkpoint.clone()) });
         let mut fenced = blob(with_fence(&saved, &record, epoch(4)));
         fenced.stamp.modified = Timestamp(9_000);
-        assert_eq!(read(&fenced).unwrap(), CheckpointRecord { seal: epoch(4), checkpoint: Some(checkpoint) });
+        assert_eq!(
+            read(&fenced).unwrap(),
+            CheckpointRecord { fence: epoch(4), checkpoint: Some(checkpoint) }
+        );
         assert_eq!(fence(&fenced), Some(epoch(4)));
     }
 
@@ -234,7 +237,7 @@ mod tests {
     fn a_synthetic_checkpoint_says_that_nothing_is_finished() {
         let metadata = synthetic(epoch(1));
         assert_eq!((metadata[SEQUENCE].as_str(), metadata[OFFSET].as_str()), ("-1", "-1"));
-        assert_eq!(read(&blob(metadata)).unwrap(), CheckpointRecord { seal: epoch(1), checkpoint: None });
+        assert_eq!(read(&blob(metadata)).unwrap(), CheckpointRecord { fence: epoch(1), checkpoint: None });
     }
 
     #[test]
@@ -280,7 +283,7 @@ mod tests {
             let metadata: Metadata =
                 metadata.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             let record = read(&blob(metadata.clone())).unwrap();
-            assert_eq!(record.seal, Epoch::NONE);
+            assert_eq!(record.fence, Epoch::NONE);
             let position = record.checkpoint.map(|checkpoint| checkpoint.position);
             assert_eq!(position, expected, "{metadata:?}");
             assert_eq!(fence(&blob(metadata)), None);
@@ -294,14 +297,14 @@ mod tests {
         let mut edited = blob(write(None, &checkpoint, epoch(3)));
         edited.metadata.insert(SEQUENCE.into(), "3".into());
         let record = read(&edited).unwrap();
-        assert_eq!((record.seal, record.checkpoint.unwrap().position), (epoch(3), finished(3, None)));
+        assert_eq!((record.fence, record.checkpoint.unwrap().position), (epoch(3), finished(3, None)));
         // And what others added stays.
         edited.metadata.insert("clientidentifier".into(), "x".into());
         assert_eq!(write(Some(&edited.metadata), &checkpoint, epoch(3))["clientidentifier"], "x");
     }
 
     #[test]
-    fn damage_is_told_and_the_seal_is_still_there() {
+    fn damage_is_told_and_the_fence_is_still_there() {
         let damaged = blob(pairs([(OURS, r#"{"seal":4,"position":{"before":7}}"#.into())]));
         assert!(read(&damaged).is_err());
         assert_eq!(fence(&damaged), Some(epoch(4)));

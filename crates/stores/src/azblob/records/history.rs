@@ -5,7 +5,7 @@
 use ephor_core::epoch::Epoch;
 use ephor_core::history::OwnershipChange;
 use ephor_core::ids::{GroupId, PartitionId};
-use ephor_core::store::{HISTORY_PER_PARTITION, StoreError};
+use ephor_core::store::{MAX_HISTORY_PER_PARTITION, StoreError};
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -83,8 +83,8 @@ impl Session {
             let before = self.container.body(&name).await?;
             let mut all = before.as_ref().map(|(_, text)| lines(text)).unwrap_or_default();
             all.push(line(change));
-            let most = usize::from(HISTORY_PER_PARTITION);
-            all.drain(..all.len().saturating_sub(most));
+            let max = usize::from(MAX_HISTORY_PER_PARTITION);
+            all.drain(..all.len().saturating_sub(max));
             let text = serde_json::to_string(&all).unwrap_or_default();
             let write = match &before {
                 None => self.container.create(&name, &Metadata::new(), &text).await?,
@@ -103,7 +103,7 @@ impl Session {
         &self,
         group: &GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> Result<Vec<OwnershipChange>, StoreError> {
         self.ready().await?;
         let names = self.names(group)?;
@@ -119,7 +119,7 @@ impl Session {
         }
         // Within one second the later entry of a partition comes first.
         all.sort_by_key(|(place, change)| std::cmp::Reverse((change.at, *place)));
-        Ok(all.into_iter().map(|(_, change)| change).take(most).collect())
+        Ok(all.into_iter().map(|(_, change)| change).take(max).collect())
     }
 
     async fn partitions_with_history(&self, names: &Names) -> Result<Vec<PartitionId>, StoreError> {

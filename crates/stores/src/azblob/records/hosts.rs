@@ -1,4 +1,4 @@
-//! Reads and writes host records, and the orders for hosts.
+//! Reads and writes host records, and the desired states of hosts.
 //!
 //! | stored name | value |
 //! |---|---|
@@ -7,12 +7,12 @@
 //! | `drain` | `true` if an operator has ordered the host to drain |
 //! | `at` | when the host wrote, if another process has written since |
 //!
-//! A host writes its record on the condition that the blob is unchanged. An order changes the blob, so the
-//! host does not miss it. An order is no sign of life: it stores when the host wrote last.
+//! A host writes its record on the condition that the blob is unchanged. A new desired state changes the blob, so the
+//! host does not miss it. It is no sign of life: it stores when the host wrote last.
 
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId};
-use ephor_core::store::{HostEntry, HostOrders, StoreError};
+use ephor_core::store::{DesiredState, HostEntry, StoreError};
 use ephor_core::time::Timestamp;
 use futures_util::future::join_all;
 
@@ -36,7 +36,7 @@ impl Session {
         &self,
         group: &GroupId,
         record: &HostRecord,
-    ) -> Result<HostOrders, StoreError> {
+    ) -> Result<DesiredState, StoreError> {
         let names = self.ensure_group(group).await?;
         let name = names.host(&record.id);
         let mut known = locked(&self.hosts).get(&name).cloned();
@@ -45,10 +45,10 @@ impl Session {
                 Some(blob) => Some(blob),
                 None => self.container.head(&name).await?.blob,
             };
-            let orders = before.as_ref().map(orders).unwrap_or_default();
-            if self.write_host(&name, record, before.as_ref(), orders).await? {
+            let desired = before.as_ref().map(desired_state).unwrap_or_default();
+            if self.write_host(&name, record, before.as_ref(), desired).await? {
                 self.delete_dead_hosts(&names).await;
-                return Ok(orders);
+                return Ok(desired);
             }
         }
         Err(changing(&record.id))
@@ -59,7 +59,7 @@ impl Session {
         name: &str,
         record: &HostRecord,
         before: Option<&Blob>,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> Result<bool, StoreError> {
         let id = escape(&record.id.to_string());
         let mut text = escape(&write_host(record));
@@ -68,7 +68,7 @@ impl Session {
             body = std::mem::take(&mut text);
         }
         let mut metadata = pairs([(ID, id), (RECORD, text)]);
-        if orders.drain {
+        if desired.drain {
             metadata.insert(DRAIN.into(), "true".into());
         }
         // An old record must not stay in the body: a later reader would take it for the current one.
@@ -104,11 +104,11 @@ impl Session {
         self.container.delete(&name, None).await
     }
 
-    pub(in crate::azblob) async fn order(
+    pub(in crate::azblob) async fn set_desired_state(
         &self,
         group: &GroupId,
         host: &HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> Result<bool, StoreError> {
         self.ready().await?;
         let name = self.names(group)?.host(host);
@@ -117,7 +117,7 @@ impl Session {
             let mut metadata = blob.metadata.clone();
             metadata.insert(AT.into(), written_at(&blob).0.to_string());
             metadata.remove(DRAIN);
-            if orders.drain {
+            if desired.drain {
                 metadata.insert(DRAIN.into(), "true".into());
             }
             if self.container.update(&name, &metadata, &blob.stamp.etag).await? != Write::Refused {
@@ -172,8 +172,8 @@ fn changing(host: &HostId) -> StoreError {
     StoreError::Unavailable(format!("the record of {host} changes faster than it can be written").into())
 }
 
-fn orders(blob: &Blob) -> HostOrders {
-    HostOrders { drain: is_drained(&blob.metadata) }
+fn desired_state(blob: &Blob) -> DesiredState {
+    DesiredState { drain: is_drained(&blob.metadata) }
 }
 
 pub(in crate::azblob) fn is_drained(metadata: &Metadata) -> bool {

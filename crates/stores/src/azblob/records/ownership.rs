@@ -107,9 +107,9 @@ pub(in crate::azblob) fn write(record: &LeaseRecord, batch_renewed: bool) -> Met
         epoch: record.epoch.get(),
         duration_ms: record.duration.map(millis),
         acquired_at: record.acquired_at.0,
-        previous: record.previous.as_ref().map(ToString::to_string),
-        previous_until: (record.previous_until.0 != 0).then_some(record.previous_until.0),
-        heir: record.heir.as_ref().map(ToString::to_string),
+        previous: record.previous_owner.as_ref().map(ToString::to_string),
+        previous_until: (record.previous_owner_until.0 != 0).then_some(record.previous_owner_until.0),
+        heir: record.successor.as_ref().map(ToString::to_string),
         batch_renewed,
     };
     let owner = record.owner.as_ref().map(|owner| escape(&owner.to_string())).unwrap_or_default();
@@ -136,9 +136,9 @@ pub(in crate::azblob) fn read(
             acquired_at: modified,
             renewed_at: modified + CLOCK_RESOLUTION,
             revision: 0,
-            previous: None,
-            previous_until: Timestamp(0),
-            heir: None,
+            previous_owner: None,
+            previous_owner_until: Timestamp(0),
+            successor: None,
         };
         let foreign = (!owner.is_empty()).then(|| owner.to_owned());
         return Ok(Ownership { record, etag, foreign, batch_renewed: false, beat: None });
@@ -152,9 +152,9 @@ pub(in crate::azblob) fn read(
         acquired_at: Timestamp(fields.acquired_at),
         renewed_at: modified + CLOCK_RESOLUTION,
         revision: 0,
-        previous: host(fields.previous)?,
-        previous_until: Timestamp(fields.previous_until.unwrap_or_default()),
-        heir: host(fields.heir)?,
+        previous_owner: host(fields.previous)?,
+        previous_owner_until: Timestamp(fields.previous_until.unwrap_or_default()),
+        successor: host(fields.heir)?,
     };
     Ok(Ownership { record, etag, foreign: None, batch_renewed: fields.batch_renewed, beat: None })
 }
@@ -194,9 +194,9 @@ mod tests {
             acquired_at: Timestamp(3_000),
             renewed_at: Timestamp(6_000),
             revision: 0,
-            previous: Some("b#0000000000000002".parse().unwrap()),
-            previous_until: Timestamp(9_000),
-            heir: Some("c#0000000000000003".parse().unwrap()),
+            previous_owner: Some("b#0000000000000002".parse().unwrap()),
+            previous_owner_until: Timestamp(9_000),
+            successor: Some("c#0000000000000003".parse().unwrap()),
         }
     }
 
@@ -205,9 +205,9 @@ mod tests {
         let bare = LeaseRecord {
             owner: None,
             duration: None,
-            previous: None,
-            previous_until: Timestamp(0),
-            heir: None,
+            previous_owner: None,
+            previous_owner_until: Timestamp(0),
+            successor: None,
             ..full()
         };
         for (record, batch_renewed) in [(full(), true), (bare, false)] {

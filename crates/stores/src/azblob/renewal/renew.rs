@@ -7,21 +7,41 @@
 //! Each lease has its own outcome. A request that hangs is abandoned before the caller's limit, and delays
 //! only itself; the outcome of leases that were not reached in time is unknown.
 
-use std::pin::pin;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ephor_core::ids::GroupId;
 use ephor_core::lease::LeaseToken;
 use ephor_core::record;
 use ephor_core::store::{Renewal, StoreError};
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 
 use crate::azblob::layout::blob_names::Names;
 use crate::azblob::service::failure;
-use crate::azblob::session::{MAX_ATTEMPTS, Session, within};
+use crate::azblob::session::{MAX_ATTEMPTS, Session, locked, within};
 use crate::azblob::transactions::fencing::too_many_conflicts;
 
 pub(in crate::azblob) type Outcome = Result<Renewal, StoreError>;
+
+/// The outcomes of a call, by the index of the token. Each is stored as soon as it is known; those that are
+/// missing when the call's time is over are unknown.
+pub(in crate::azblob) struct Outcomes(Mutex<Vec<Option<Outcome>>>);
+
+impl Outcomes {
+    fn new(count: usize) -> Self {
+        Self(Mutex::new((0..count).map(|_| None).collect()))
+    }
+
+    pub(in crate::azblob) fn put(&self, index: usize, outcome: Outcome) {
+        if let Some(place) = locked(&self.0).get_mut(index) {
+            *place = Some(outcome);
+        }
+    }
+
+    fn take(&self) -> Vec<Option<Outcome>> {
+        std::mem::take(&mut *locked(&self.0))
+    }
+}
 
 /// The limit for the renewal of one lease or one batch, if the whole call may take `limit`.
 fn limit_of_one(limit: Duration) -> Duration {
@@ -41,26 +61,24 @@ impl Session {
         if tokens.is_empty() {
             return Ok(vec![]);
         }
-        let mut outcomes: Vec<Option<Outcome>> = tokens.iter().map(|_| None).collect();
+        let outcomes = Outcomes::new(tokens.len());
         let renewals = async {
             let names = self.ensure_group(group).await?;
             let one = limit_of_one(limit);
             if self.renews_in_batches() {
-                let calls = self.renew_in_batches(group, &names, duration, tokens, one);
-                take_in(&mut outcomes, calls).await;
+                self.renew_in_batches(group, &names, duration, tokens, one, &outcomes).await;
             } else {
-                let names = &names;
-                let calls = tokens.iter().enumerate().map(|(place, token)| async move {
+                let (names, outcomes) = (&names, &outcomes);
+                let calls = tokens.iter().enumerate().map(|(index, token)| async move {
                     let renewal = self.renew_one(group, names, duration, token);
-                    vec![(place, self.in_time(one, "a renewal", renewal).await)]
+                    outcomes.put(index, self.in_time(one, "a renewal", renewal).await);
                 });
                 // Collected first, so that no closure borrows longer than this call.
                 let calls: Vec<_> = calls.collect();
-                take_in(
-                    &mut outcomes,
-                    stream::iter(calls).buffer_unordered(self.options.max_concurrent_requests),
-                )
-                .await;
+                stream::iter(calls)
+                    .buffer_unordered(self.options.max_concurrent_requests)
+                    .collect::<()>()
+                    .await;
             }
             Ok::<(), StoreError>(())
         };
@@ -74,7 +92,7 @@ impl Session {
             ),
         }
         let outcomes: Vec<Outcome> =
-            outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(late()))).collect();
+            outcomes.take().into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(late()))).collect();
         if outcomes.iter().all(Result::is_err) {
             // No renewal succeeded: the store fails, not a lease.
             return Err(longest_pause(outcomes).unwrap_or_else(late));
@@ -124,16 +142,6 @@ impl Session {
             }
         }
         Err(too_many_conflicts(partition))
-    }
-}
-
-/// Stores outcomes as they arrive. Those that are missing when this is dropped stay missing.
-async fn take_in(outcomes: &mut [Option<Outcome>], calls: impl Stream<Item = Vec<(usize, Outcome)>>) {
-    let mut calls = pin!(calls);
-    while let Some(done) = calls.next().await {
-        for (place, outcome) in done {
-            outcomes[place] = Some(outcome);
-        }
     }
 }
 

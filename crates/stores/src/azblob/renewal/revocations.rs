@@ -48,7 +48,7 @@ impl KnownBatches {
     }
 
     /// Notes the beat with which a batch was listed.
-    #[expect(clippy::disallowed_methods, reason = "what a service is asked takes real time")]
+    #[expect(clippy::disallowed_methods, reason = "requests to a service take real time")]
     pub(in crate::azblob) fn note_beat(&self, name: &str, beat: u64) {
         let mut seen = locked(&self.seen);
         match seen.get(name) {

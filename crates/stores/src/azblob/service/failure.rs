@@ -42,7 +42,7 @@ const CODES: &[(&str, Class, &str)] = &[
     (
         "AuthorizationProtocolMismatch",
         Class::Refuses,
-        "this signature is for https alone: use an https endpoint",
+        "this signature is for https only: use an https endpoint",
     ),
     (
         "AuthorizationSourceIPMismatch",

@@ -24,7 +24,9 @@ pub(in crate::azblob) enum Fencing {
 pub(in crate::azblob) fn too_many_conflicts(partition: PartitionId) -> StoreError {
     StoreError::Unavailable(
         format!(
-            "other processes change the records of partition {partition} faster than this one can write them"
+            "other processes change the records of partition {partition} faster than this one can write them; hosts try \
+             again by themselves: if this goes on, see who owns it with `ephor lease history`, and stop other programs \
+             that write these blobs"
         )
         .into(),
     )
@@ -49,14 +51,14 @@ impl Session {
                 None => self.container.head(&name).await?.blob,
             };
             let record = read_checkpoint(blob.as_ref(), group, partition)?;
-            let fenced = CheckpointRecord { seal: epoch, ..record.clone() };
+            let fenced = CheckpointRecord { fence: epoch, ..record.clone() };
             let (metadata, write) = match &blob {
                 None => match self.first_checkpoint(group, names, partition, epoch).await? {
                     Some(fenced) => return Ok(Fencing::Fenced(fenced)),
                     None => continue,
                 },
-                Some(_) if record.seal > epoch => return Ok(Fencing::Overtaken),
-                Some(_) if record.seal == epoch => return Ok(Fencing::Fenced(record)),
+                Some(_) if record.fence > epoch => return Ok(Fencing::Overtaken),
+                Some(_) if record.fence == epoch => return Ok(Fencing::Fenced(record)),
                 Some(blob) => {
                     let metadata = checkpoint::with_fence(blob, &record, epoch);
                     let write = self.container.update(&name, &metadata, &blob.stamp.etag).await?;
@@ -105,7 +107,7 @@ impl Session {
             // Other SDKs would start at an empty checkpoint, and not at their initial position.
             _ if self.shared_with_other_sdks() => {
                 self.note_no_checkpoint_in_other_case(names, partition, epoch);
-                return Ok(Some(CheckpointRecord { seal: epoch, checkpoint: None }));
+                return Ok(Some(CheckpointRecord { fence: epoch, checkpoint: None }));
             }
             _ => checkpoint::synthetic(epoch),
         };
@@ -113,7 +115,7 @@ impl Session {
             Write::Refused => Ok(None),
             Write::Done(stamp) => {
                 self.checkpoints.put(names, partition, Blob { metadata, stamp });
-                Ok(Some(CheckpointRecord { seal: epoch, ..record }))
+                Ok(Some(CheckpointRecord { fence: epoch, ..record }))
             }
         }
     }
@@ -133,7 +135,7 @@ impl Session {
                 Some(blob) => blob,
                 None => self.container.head(&name).await?.blob,
             };
-            if blob.as_ref().and_then(checkpoint::fence).is_some_and(|seal| seal > position.epoch) {
+            if blob.as_ref().and_then(checkpoint::fence).is_some_and(|fence| fence > position.epoch) {
                 return Ok(false);
             }
             let metadata =

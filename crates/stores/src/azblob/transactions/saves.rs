@@ -63,8 +63,8 @@ impl Session {
         let lease = self.ownership_now(group, names, partition).await?;
         let ours = lease
             .is_some_and(|(lease, _)| lease.foreign.is_none() && lease.record.epoch == request.token.epoch);
-        let seal = if ours { request.token.epoch } else { record.seal };
-        Ok(CheckpointRecord { seal, ..record })
+        let fence = if ours { request.token.epoch } else { record.fence };
+        Ok(CheckpointRecord { fence, ..record })
     }
 
     async fn write_checkpoint(
@@ -104,6 +104,6 @@ fn refused(verdict: SaveVerdict) -> Save {
     match verdict {
         SaveVerdict::Write(checkpoint) => Save::Saved(checkpoint),
         SaveVerdict::Behind(stored) => Save::Behind { stored },
-        SaveVerdict::Fenced { seal } => Save::Fenced { epoch: seal },
+        SaveVerdict::Fenced { epoch } => Save::Fenced { epoch },
     }
 }

@@ -12,7 +12,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::lease::Lease;
 use ephor_core::record::CheckpointRecord;
-use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, Founding, StoreError, View};
+use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, GroupOrigin, StoreError, View};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::blob_names::{Kind, Names, group_of};
@@ -24,7 +24,7 @@ use crate::azblob::renewal::batch::RenewalBatch;
 use crate::azblob::service::container::{Blob, Listed, Write};
 use crate::azblob::session::{Session, locked, written_group};
 use crate::azblob::transactions::partition_state::{damaged_epoch, damaged_lease, read_epoch};
-use crate::text::{Unreadable, read_founding, write_founding};
+use crate::text::{Unreadable, read_origin, write_origin};
 
 const FOUNDING: &str = "founding";
 
@@ -36,7 +36,7 @@ struct Sorted {
     epochs: BTreeMap<PartitionId, Result<Epoch, Unreadable>>,
     hosts: Vec<(String, Blob, Timestamp)>,
     batches: BTreeMap<String, ListedBatch>,
-    founding: Option<Blob>,
+    origin: Option<Blob>,
     group: Option<Blob>,
 }
 
@@ -78,7 +78,7 @@ fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
                 let batch = RenewalBatch::read(batch_number, &blob);
                 sorted.batches.insert(name, ListedBatch { batch, etag: blob.stamp.etag, at });
             }
-            Some(Kind::Founding) => sorted.founding = Some(blob),
+            Some(Kind::Origin) => sorted.origin = Some(blob),
             Some(Kind::Group) => sorted.group = Some(blob),
             Some(Kind::History(_)) | None => {}
         }
@@ -132,12 +132,12 @@ impl Session {
         self.add_from_other_case(group, &sorted, &mut view).await?;
         view.checkpoints.sort_by_key(|(partition, _)| *partition);
         self.add_hosts(group, &names, &sorted, &mut view).await;
-        let founding = sorted.founding.as_ref().map(|blob| self.founding_in(&names, blob));
-        match founding {
+        let origin = sorted.origin.as_ref().map(|blob| self.origin_in(&names, blob));
+        match origin {
             None => {}
-            Some(founding) => match founding.await {
-                Ok(founding) => view.founding = Some(founding),
-                Err(why) => view.damaged.push(damaged("the founding", &why)),
+            Some(origin) => match origin.await {
+                Ok(origin) => view.origin = Some(origin),
+                Err(why) => view.damaged.push(damaged("the origin record", &why)),
             },
         }
         Ok(view)
@@ -265,35 +265,36 @@ impl Session {
         locked(&self.deletable).insert(names.clone(), dead);
     }
 
-    pub(in crate::azblob) async fn found(
+    pub(in crate::azblob) async fn init_group(
         &self,
         group: &GroupId,
-        founding: &Founding,
-    ) -> Result<Founding, StoreError> {
+        origin: &GroupOrigin,
+    ) -> Result<GroupOrigin, StoreError> {
         let names = self.ensure_group(group).await?;
-        let text = escape(&write_founding(founding));
+        let text = escape(&write_origin(origin));
         let (metadata, body) = match text.len() {
             short if short <= crate::azblob::layout::metadata::MAX_METADATA => {
                 (pairs([(FOUNDING, text)]), String::new())
             }
             _ => (pairs([(FOUNDING, String::new())]), text),
         };
-        if self.container.create(&names.founding(), &metadata, &body).await? != Write::Refused {
-            return Ok(founding.clone());
+        if self.container.create(&names.origin(), &metadata, &body).await? != Write::Refused {
+            return Ok(origin.clone());
         }
-        let damaged = |why: &str| StoreError::Damaged { what: format!("the founding of {group}: {why}") };
-        let blob = self.container.head(&names.founding()).await?.blob;
+        let damaged =
+            |why: &str| StoreError::Damaged { what: format!("the origin record of {group}: {why}") };
+        let blob = self.container.head(&names.origin()).await?.blob;
         let blob = blob.ok_or_else(|| damaged("it does not exist"))?;
-        self.founding_in(&names, &blob).await.map_err(|why| damaged(&why))
+        self.origin_in(&names, &blob).await.map_err(|why| damaged(&why))
     }
 
-    async fn founding_in(&self, names: &Names, blob: &Blob) -> Result<Founding, String> {
+    async fn origin_in(&self, names: &Names, blob: &Blob) -> Result<GroupOrigin, String> {
         let text = blob.metadata.get(FOUNDING).cloned().unwrap_or_default();
         if !text.is_empty() {
-            return read_founding(&unescape(&text));
+            return read_origin(&unescape(&text));
         }
-        let whole = self.container.body(&names.founding()).await.map_err(|error| error.to_string())?;
-        read_founding(&unescape(&whole.map(|(_, body)| body).unwrap_or_default()))
+        let whole = self.container.body(&names.origin()).await.map_err(|error| error.to_string())?;
+        read_origin(&unescape(&whole.map(|(_, body)| body).unwrap_or_default()))
     }
 
     /// All groups that have records, in order: ours by their stored names, those of other SDKs by the names of their

@@ -12,13 +12,14 @@ use crate::text::{Unreadable, read_position, write_position};
 
 impl Records<'_> {
     /// The epoch that may save. It is readable even if the position is not, so that a seek can replace it.
-    pub(in crate::sqlite) fn seal(&self, partition: PartitionId) -> TransactionResult<Epoch> {
+    pub(in crate::sqlite) fn fence(&self, partition: PartitionId) -> TransactionResult<Epoch> {
         let sql = "SELECT seal FROM checkpoints WHERE group_id = ?1 AND partition = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
-        let seal = statement.query_row(params![self.id(), partition.0], |row| {
-            Ok(epoch(row, "seal").map_err(|why| self.damaged(&format!("the seal of {partition:?}"), why)))
+        let fence = statement.query_row(params![self.id(), partition.0], |row| {
+            Ok(epoch(row, "seal")
+                .map_err(|why| self.damaged(&format!("the fence (column seal) of {partition:?}"), why)))
         });
-        seal.optional()?.unwrap_or(Ok(Epoch::NONE))
+        fence.optional()?.unwrap_or(Ok(Epoch::NONE))
     }
 
     pub(in crate::sqlite) fn checkpoint(
@@ -55,15 +56,15 @@ impl Records<'_> {
         })
     }
 
-    pub(super) fn write_seal(&self, partition: PartitionId, seal: Epoch) -> TransactionResult<()> {
+    pub(super) fn write_fence(&self, partition: PartitionId, fence: Epoch) -> TransactionResult<()> {
         let sql = "INSERT INTO checkpoints (group_id, partition, seal) VALUES (?1, ?2, ?3) \
                    ON CONFLICT (group_id, partition) DO UPDATE SET seal = excluded.seal";
-        let values = params![self.id_to_write()?, partition.0, stored(seal.get())?];
+        let values = params![self.id_to_write()?, partition.0, stored(fence.get())?];
         self.connection.prepare_cached(sql)?.execute(values)?;
         Ok(())
     }
 
-    /// Writes the position, and does not change the seal.
+    /// Writes the position, and does not change the fence.
     pub(in crate::sqlite) fn write_position(
         &self,
         partition: PartitionId,
@@ -95,5 +96,5 @@ fn read(row: &Row<'_>) -> Result<(PartitionId, CheckpointRecord), Unreadable> {
             saved_at: time(row, "saved_at")?,
         }),
     };
-    Ok((partition(row)?, CheckpointRecord { seal: epoch(row, "seal")?, checkpoint }))
+    Ok((partition(row)?, CheckpointRecord { fence: epoch(row, "seal")?, checkpoint }))
 }

@@ -1,12 +1,12 @@
-//! Reads and writes groups: their names, their ids, and their foundings.
+//! Reads and writes groups: their names, their ids, and their origins (the column `founding`).
 
 use ephor_core::ids::GroupId;
-use ephor_core::store::Founding;
+use ephor_core::store::GroupOrigin;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::column::{optional_text, text};
 use super::{Records, TransactionResult};
-use crate::text::{Unreadable, read_founding, write_founding};
+use crate::text::{Unreadable, read_origin, write_origin};
 
 pub(super) fn find(connection: &Connection, group: &GroupId) -> TransactionResult<Option<i64>> {
     let sql = "SELECT id FROM groups WHERE namespace = ?1 AND hub = ?2 AND consumer_group = ?3";
@@ -50,18 +50,18 @@ fn names(row: &Row<'_>) -> Result<GroupId, Unreadable> {
 }
 
 impl Records<'_> {
-    pub(in crate::sqlite) fn founding(&self) -> TransactionResult<Option<Founding>> {
+    pub(in crate::sqlite) fn origin(&self) -> TransactionResult<Option<GroupOrigin>> {
         let mut statement = self.connection.prepare_cached("SELECT founding FROM groups WHERE id = ?1")?;
         let mut rows = statement.query([self.id()])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        let founding = optional_text(row, "founding").and_then(|text| text.map(read_founding).transpose());
-        founding.map_err(|why| self.damaged("the founding", why))
+        let origin = optional_text(row, "founding").and_then(|text| text.map(read_origin).transpose());
+        origin.map_err(|why| self.damaged("the origin record", why))
     }
 
-    pub(in crate::sqlite) fn write_founding(&self, founding: &Founding) -> TransactionResult<()> {
+    pub(in crate::sqlite) fn write_origin(&self, origin: &GroupOrigin) -> TransactionResult<()> {
         let sql = "UPDATE groups SET founding = ?2 WHERE id = ?1";
         let id = self.id_to_write()?;
-        self.connection.prepare_cached(sql)?.execute(params![id, write_founding(founding)])?;
+        self.connection.prepare_cached(sql)?.execute(params![id, write_origin(origin)])?;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use ephor_core::history::OwnershipChange;
 use ephor_core::ids::{HostId, PartitionId};
-use ephor_core::store::HISTORY_PER_PARTITION;
+use ephor_core::store::MAX_HISTORY_PER_PARTITION;
 use rusqlite::{Row, params};
 
 use super::column::{epoch, optional_host, partition, stored, text, time};
@@ -33,7 +33,7 @@ impl Records<'_> {
         self.connection.prepare_cached(old)?.execute(params![
             group,
             change.partition.0,
-            HISTORY_PER_PARTITION
+            MAX_HISTORY_PER_PARTITION
         ])?;
         Ok(())
     }
@@ -42,13 +42,13 @@ impl Records<'_> {
     pub(in crate::sqlite) fn history(
         &self,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> TransactionResult<Vec<OwnershipChange>> {
         let sql = "SELECT * FROM history WHERE group_id = ?1 AND (?2 IS NULL OR partition = ?2) \
                    ORDER BY number DESC LIMIT ?3";
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
         let mut statement = self.connection.prepare_cached(sql)?;
-        let mut rows = statement.query(params![self.id(), partition.map(|partition| partition.0), most])?;
+        let mut rows = statement.query(params![self.id(), partition.map(|partition| partition.0), max])?;
         let mut changes = Vec::new();
         while let Some(row) = rows.next()? {
             match read(row) {

@@ -1,8 +1,8 @@
-//! Reads and writes host records, and the orders for hosts.
+//! Reads and writes host records, and the desired states of hosts.
 
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
-use ephor_core::store::{FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostEntry, HostOrders};
+use ephor_core::store::{DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostEntry};
 use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{optional_text, text, time};
@@ -35,7 +35,7 @@ impl Records<'_> {
         })
     }
 
-    pub(in crate::sqlite) fn heartbeat(&self, host: &HostRecord) -> TransactionResult<HostOrders> {
+    pub(in crate::sqlite) fn heartbeat(&self, host: &HostRecord) -> TransactionResult<DesiredState> {
         let asked_before = self.wants_of(&host.id)?;
         let sql = "INSERT INTO hosts (group_id, host, written_at, record) VALUES (?1, ?2, ?3, ?4) \
                    ON CONFLICT (group_id, host) \
@@ -46,7 +46,7 @@ impl Records<'_> {
             self.wake(&want.owner)?;
         }
         self.forget()?;
-        self.orders(&host.id)
+        self.desired_state(&host.id)
     }
 
     /// The partitions that the host asked for in its stored record; none if that is unreadable.
@@ -57,7 +57,7 @@ impl Records<'_> {
         Ok(before.optional()?.and_then(Result::ok).map(|record| record.wants).unwrap_or_default())
     }
 
-    /// Deletes hosts that are long dead, and the orders and wakes of hosts without a record.
+    /// Deletes hosts that are long dead, and the desired states (table `orders`) and wakes of hosts without a record.
     fn forget(&self) -> TransactionResult<()> {
         let (id, long_ago) = (self.id(), (self.now - FORGET_HOSTS_AFTER).0);
         let hosts = "DELETE FROM hosts WHERE group_id = ?1 AND written_at <= ?2 AND (written_at <= ?3 \
@@ -73,21 +73,25 @@ impl Records<'_> {
         Ok(())
     }
 
-    fn orders(&self, host: &HostId) -> TransactionResult<HostOrders> {
+    fn desired_state(&self, host: &HostId) -> TransactionResult<DesiredState> {
         let sql = "SELECT drain FROM orders WHERE group_id = ?1 AND host = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let drain = statement.query_row(params![self.id(), host.to_string()], |row| row.get(0)).optional()?;
-        Ok(HostOrders { drain: drain.unwrap_or(false) })
+        Ok(DesiredState { drain: drain.unwrap_or(false) })
     }
 
-    pub(in crate::sqlite) fn order(&self, host: &HostId, orders: HostOrders) -> TransactionResult<bool> {
+    pub(in crate::sqlite) fn set_desired_state(
+        &self,
+        host: &HostId,
+        desired: DesiredState,
+    ) -> TransactionResult<bool> {
         let known = "SELECT 1 FROM hosts WHERE group_id = ?1 AND host = ?2";
         if !self.connection.prepare_cached(known)?.exists(params![self.id(), host.to_string()])? {
             return Ok(false);
         }
         let sql = "INSERT INTO orders (group_id, host, drain) VALUES (?1, ?2, ?3) \
                    ON CONFLICT (group_id, host) DO UPDATE SET drain = excluded.drain";
-        self.connection.prepare_cached(sql)?.execute(params![self.id(), host.to_string(), orders.drain])?;
+        self.connection.prepare_cached(sql)?.execute(params![self.id(), host.to_string(), desired.drain])?;
         self.wake(host)?;
         Ok(true)
     }

@@ -58,9 +58,9 @@ impl Records<'_> {
             lease.acquired_at.0,
             lease.renewed_at.0,
             stored(lease.revision)?,
-            text(&lease.previous),
-            lease.previous_until.0,
-            text(&lease.heir),
+            text(&lease.previous_owner),
+            lease.previous_owner_until.0,
+            text(&lease.successor),
         ])?;
         Ok(())
     }
@@ -75,8 +75,8 @@ fn read(row: &Row<'_>) -> Result<LeaseRecord, Unreadable> {
         acquired_at: time(row, "acquired_at")?,
         renewed_at: time(row, "renewed_at")?,
         revision: number(row, "revision")?,
-        previous: optional_host(row, "previous")?,
-        previous_until: time(row, "previous_until")?,
-        heir: optional_host(row, "heir")?,
+        previous_owner: optional_host(row, "previous")?,
+        previous_owner_until: time(row, "previous_until")?,
+        successor: optional_host(row, "heir")?,
     })
 }

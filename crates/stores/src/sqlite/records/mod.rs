@@ -97,15 +97,15 @@ impl<'a> Records<'a> {
             hosts: self.hosts(&mut damaged)?,
             leases,
             checkpoints: self.checkpoints(&mut damaged)?,
-            founding: self.founding().or_else(|error| noted(error, &mut damaged))?,
+            origin: self.origin().or_else(|error| noted(error, &mut damaged))?,
             damaged,
         })
     }
 
-    /// Writes the lease, the seal and the line of the history.
+    /// Writes the lease, the fence and the line of the history.
     pub(super) fn apply(&self, change: &Change) -> TransactionResult<()> {
         self.write_lease(&change.lease)?;
-        self.write_seal(change.lease.partition, change.seal)?;
+        self.write_fence(change.lease.partition, change.fence)?;
         self.remember(&change.history)
     }
 

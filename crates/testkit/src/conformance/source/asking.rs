@@ -68,7 +68,7 @@ pub(super) async fn open_soon<F: SourceFixture>(fixture: &F, request: OpenReques
             Err(error) => panic!("does not open: {error}"),
         }
     }
-    panic!("still refused after {LOOKS} looks: {request:?}");
+    panic!("still refused after {LOOKS} attempts: {request:?}");
 }
 
 /// Sends events to the first partition whose bodies are these numbers.
@@ -103,7 +103,7 @@ pub(super) async fn ending(receiver: &mut Box<dyn Receiver>) -> (Vec<Event>, Rec
         if let Err(error) = receiver.receive(&mut events, PLENTY).await {
             return (events, error);
         }
-        assert!(events.len() < PLENTY, "the receiver goes on and on");
+        assert!(events.len() < PLENTY, "the receiver does not end");
     }
 }
 

@@ -104,7 +104,7 @@ pub async fn a_disconnected_receiver_stays_disconnected<F: SourceFixture>() {
         let (events, error) = ending(&mut old).await;
         let (epoch, by, _) = disconnected(error);
         assert_eq!((epoch, by), (Some(2), named("new")));
-        assert_eq!(numbers(&events), [], "nothing comes behind the end");
+        assert_eq!(numbers(&events), [], "nothing follows the end");
     }
 }
 
@@ -197,7 +197,7 @@ pub async fn a_receiver_without_epoch_is_refused_beside_an_owner<F: SourceFixtur
     let mut owner = open(&fixture, request("owner", Some(0))).await;
     let (epoch, by, message) = refused(refusal(&fixture, request("reader", None)).await);
     assert_eq!(epoch, Some(0));
-    assert!(by.is_none() || by == named("owner"), "the text does not tell the name: {by:?}");
+    assert!(by.is_none() || by == named("owner"), "the text does not contain the name: {by:?}");
     assert_says(
         &message,
         "At least one receiver for the endpoint is created with epoch of '0', and so non-epoch receiver is not \

@@ -46,7 +46,7 @@ pub trait SourceFixture: Sized {
 
     /// Removes the events before this one, as retention does.
     fn forget_before(&self, partition: PartitionId, sequence: SequenceNumber) -> impl Future<Output = ()> {
-        async move { panic!("this fixture cannot forget what lies before {sequence:?} of {partition:?}") }
+        async move { panic!("this fixture cannot delete the events before {sequence:?} of {partition:?}") }
     }
 
     /// Waits between two checks of something that takes effect soon.
@@ -59,7 +59,7 @@ pub trait SourceFixture: Sized {
 #[expect(clippy::disallowed_methods, reason = "bounds a test that hangs; no property depends on it")]
 pub async fn check(property: impl Future<Output = ()>) {
     if tokio::time::timeout(PATIENCE, property).await.is_err() {
-        panic!("nothing happened for {PATIENCE:?}: somebody waits who should have been woken");
+        panic!("nothing happened for {PATIENCE:?}: a receiver that waits was not woken");
     }
 }
 

@@ -77,11 +77,11 @@ pub async fn no_more_events_come_than_were_asked_for<F: SourceFixture>() {
     send_numbers(&fixture, 0..20).await;
     let mut receiver = open_at(&fixture, StartPosition::Earliest).await;
     let mut events = Vec::new();
-    for most in [1, 2, 3, 14] {
+    for max in [1, 2, 3, 14] {
         let before = events.len();
-        receiver.receive(&mut events, most).await.expect("the receiver is alive");
+        receiver.receive(&mut events, max).await.expect("the receiver is alive");
         let received = events.len() - before;
-        assert!((1..=most).contains(&received), "{received} of at most {most}");
+        assert!((1..=max).contains(&received), "{received} of at most {max}");
     }
     let rest = 20 - events.len();
     events.append(&mut receive(&mut receiver, rest).await);
@@ -137,11 +137,11 @@ pub async fn dropping_a_ready_receive_loses_nothing<F: SourceFixture>() {
     let mut receiver = open_at(&fixture, StartPosition::Earliest).await;
     let mut events = Vec::new();
     while events.len() < 50 {
-        for most in [1, 2] {
+        for max in [1, 2] {
             let before = events.len();
-            drop(receiver.receive(&mut events, most));
+            drop(receiver.receive(&mut events, max));
             assert_eq!(events.len(), before, "a future that was never polled has done nothing");
-            let polled = Alarm::new().poll(&mut receiver.receive(&mut events, most));
+            let polled = Alarm::new().poll(&mut receiver.receive(&mut events, max));
             assert_eq!(polled.is_ready(), events.len() > before, "handed out when it ends, and only then");
             if events.len() == 50 {
                 break;

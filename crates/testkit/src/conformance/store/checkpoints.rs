@@ -1,6 +1,6 @@
 //! Properties of checkpoints: they never move back, and an earlier owner cannot write them.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use ephor_core::BoxFuture;
 use ephor_core::checkpoint::Position;
@@ -8,7 +8,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken};
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::store::{Claim, GiveAway, Save, SaveRequest};
+use ephor_core::store::{Claim, Handoff, Save, SaveRequest};
 
 use super::StoreFixture;
 use super::scene::{P, Scene, at_once, finished, timeless};
@@ -164,7 +164,7 @@ pub async fn a_late_save_of_an_earlier_owner_is_fenced(fixture: &dyn StoreFixtur
     let fifth = scene.claim(P, "a").await;
     assert_fenced(&scene, &first, "after the first owner is owner again").await;
     let sixth = scene.claim_as(P, "a", ClaimCause::Foreign).await;
-    assert_fenced(&scene, &fifth, "after the owner claimed anew").await;
+    assert_fenced(&scene, &fifth, "after the owner claimed again").await;
     scene.saved(&sixth, finished(51)).await;
 }
 
@@ -198,12 +198,12 @@ pub async fn a_checkpoint_outlives_every_change_of_owner(fixture: &dyn StoreFixt
     let stored = scene.view().await.checkpoint(P).cloned();
     let token = scene.hand_over(&token, "b").await;
     assert_eq!(scene.view().await.checkpoint(P).cloned(), stored);
-    assert_eq!(scene.release(&token).await, GiveAway::Done);
+    assert_eq!(scene.release(&token).await, Handoff::Done);
     assert_eq!(scene.view().await.checkpoint(P).cloned(), stored);
-    for cause in [ClaimCause::Unowned, ClaimCause::Silent, ClaimCause::Expired, ClaimCause::Foreign] {
+    for cause in [ClaimCause::Unowned, ClaimCause::Unresponsive, ClaimCause::Expired, ClaimCause::Foreign] {
         let request = scene.request(P, "c", cause).await;
         let Claim::Won { checkpoint, .. } = scene.try_claim(&request).await else {
-            panic!("nobody else claims");
+            panic!("no other host claims");
         };
         assert_eq!(checkpoint, stored, "{cause:?}");
         assert_eq!(scene.view().await.checkpoint(P).cloned(), stored, "{cause:?}");
@@ -214,12 +214,12 @@ pub async fn after_a_release_its_epoch_still_saves_until_the_next_claim(fixture:
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
     scene.saved(&token, finished(49)).await;
-    assert_eq!(scene.release(&token).await, GiveAway::Done);
+    assert_eq!(scene.release(&token).await, Handoff::Done);
     // A save that was in flight when the lease was released.
     scene.saved(&token, finished(50)).await;
     let request = scene.request(P, "b", ClaimCause::Unowned).await;
     let Claim::Won { checkpoint, .. } = scene.try_claim(&request).await else {
-        panic!("nobody else claims");
+        panic!("no other host claims");
     };
     assert_eq!(checkpoint.map(|checkpoint| checkpoint.position), Some(finished(50)));
     if scene.capabilities().fences_checkpoints {
@@ -236,7 +236,7 @@ pub async fn a_claim_reads_the_checkpoint_after_the_fence(fixture: &dyn StoreFix
     }
     for partition in (0..ROUNDS).map(PartitionId) {
         let token = scene.claim(partition, "a").await;
-        let theft = scene.request(partition, "b", ClaimCause::Silent).await;
+        let theft = scene.request(partition, "b", ClaimCause::Unresponsive).await;
         let mut calls: Vec<BoxFuture<'static, Option<Claim>>> = Vec::new();
         for sequence in 1..=SAVES {
             let (scene, token) = (scene.clone(), token.clone());
@@ -253,6 +253,9 @@ pub async fn a_claim_reads_the_checkpoint_after_the_fence(fixture: &dyn StoreFix
             panic!("saves do not change the lease: {outcome:?}");
         };
         let stored = scene.view().await.checkpoint(partition).cloned();
-        assert_eq!(stored, checkpoint, "{partition:?}: a save landed behind the claim's back");
+        assert_eq!(
+            stored, checkpoint,
+            "{partition:?}: a save was stored after the claim had read the checkpoint"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Properties of claims: races, epochs, and the time that a new owner must wait.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ephor_core::BoxFuture;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, TransferRequest};
-use ephor_core::store::{Claim, GiveAway, Renewal, SeekRequest, StoreError};
+use ephor_core::store::{Claim, Handoff, Renewal, SeekRequest, StoreError};
 
 use super::StoreFixture;
 use super::scene::{LEASE, P, Scene, at_once, finished, host};
@@ -24,14 +24,14 @@ pub async fn a_first_claim_wins_in_epoch_one_or_more(fixture: &dyn StoreFixture)
     let request = scene.request(P, "a", ClaimCause::Unowned).await;
     assert_eq!(request.seen, None);
     let Claim::Won { token, lease, checkpoint } = scene.try_claim(&request).await else {
-        panic!("nobody else is there to win");
+        panic!("there is no other host to win");
     };
     assert!(token.epoch > Epoch::NONE);
     assert_eq!((token.partition, &token.owner), (P, &host("a")));
     assert_eq!(checkpoint, None);
     assert_eq!(lease.token(), Some(token));
     assert_eq!(lease.duration, Some(LEASE));
-    assert_eq!((lease.previous.clone(), lease.quiet), (None, Duration::ZERO));
+    assert_eq!((lease.previous_owner.clone(), lease.takeover_delay), (None, Duration::ZERO));
     let seen = scene.lease(P).await;
     assert_eq!((seen.token(), seen.duration), (lease.token(), lease.duration));
     assert_eq!((seen.version, seen.acquired_at), (lease.version, lease.acquired_at));
@@ -78,7 +78,7 @@ pub async fn a_claim_goes_above_the_epoch_it_is_told(fixture: &dyn StoreFixture)
         let above = Epoch::from_stored(above);
         let request = ClaimRequest { above, ..scene.request(P, "a", ClaimCause::Foreign).await };
         let Claim::Won { token, lease, .. } = scene.try_claim(&request).await else {
-            panic!("nobody else claims");
+            panic!("no other host claims");
         };
         assert!(token.epoch > above, "{:?} is not above {above:?}", token.epoch);
         assert_eq!(lease.epoch, token.epoch);
@@ -106,15 +106,15 @@ pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn 
         }
         other => panic!("not refused, but {other}"),
     };
-    const HIGHEST: u64 = i64::MAX as u64;
-    for above in [HIGHEST, HIGHEST + 1, u64::MAX] {
+    const MAX_EPOCH: u64 = i64::MAX as u64;
+    for above in [MAX_EPOCH, MAX_EPOCH + 1, u64::MAX] {
         refused(claim_above(above).await.expect_err("there is none above"));
         assert_eq!(scene.view().await.lease(P), None, "nothing is left of a claim that was refused");
     }
-    let Claim::Won { token, .. } = claim_above(HIGHEST - 1).await.unwrap() else {
-        panic!("nobody else claims")
+    let Claim::Won { token, .. } = claim_above(MAX_EPOCH - 1).await.unwrap() else {
+        panic!("no other host claims")
     };
-    assert_eq!((token.epoch.get(), scene.lease(P).await.epoch.get()), (HIGHEST, HIGHEST));
+    assert_eq!((token.epoch.get(), scene.lease(P).await.epoch.get()), (MAX_EPOCH, MAX_EPOCH));
     refused(claim_above(0).await.expect_err("it was the last"));
     let transfer = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled: true };
     refused(scene.store.transfer(&scene.group, &transfer).await.expect_err("a transfer takes an epoch"));
@@ -122,7 +122,7 @@ pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn 
     refused(scene.store.seek(&scene.group, &seek).await.expect_err("a seek takes an epoch"));
     assert_eq!(scene.renew(&token).await, Renewal::Renewed);
     scene.saved(&token, finished(7)).await;
-    assert_eq!(scene.release(&token).await, GiveAway::Done);
+    assert_eq!(scene.release(&token).await, Handoff::Done);
     assert_eq!(scene.claim(PartitionId(P.0 + 1), "a").await.epoch.get(), 1, "others are none the wiser");
 }
 
@@ -173,14 +173,14 @@ pub async fn of_a_theft_and_a_transfer_at_once_exactly_one_succeeds(fixture: &dy
     let scene = Scene::new(fixture).await;
     for partition in (0..ROUNDS).map(PartitionId) {
         let token = scene.claim(partition, "a").await;
-        let theft = scene.request(partition, "thief", ClaimCause::Silent).await;
-        let transfer = TransferRequest { token, to: host("heir"), duration: LEASE, settled: true };
+        let theft = scene.request(partition, "thief", ClaimCause::Unresponsive).await;
+        let transfer = TransferRequest { token, to: host("successor"), duration: LEASE, settled: true };
         let (one, other) = (scene.clone(), scene.clone());
         let mut calls: Vec<BoxFuture<'static, bool>> = vec![
             Box::pin(async move { matches!(one.try_claim(&theft).await, Claim::Won { .. }) }),
-            Box::pin(async move {
-                other.store.transfer(&other.group, &transfer).await.unwrap() == GiveAway::Done
-            }),
+            Box::pin(
+                async move { other.store.transfer(&other.group, &transfer).await.unwrap() == Handoff::Done },
+            ),
         ];
         let swapped = partition.0 % 2 == 1;
         if swapped {
@@ -192,7 +192,7 @@ pub async fn of_a_theft_and_a_transfer_at_once_exactly_one_succeeds(fixture: &dy
         }
         let winner = match outcome[..] {
             [true, false] => "thief",
-            [false, true] => "heir",
+            [false, true] => "successor",
             _ => panic!("theft and transfer: {outcome:?}"),
         };
         assert_eq!(scene.lease(partition).await.owner, Some(host(winner)));
@@ -217,47 +217,51 @@ pub async fn of_a_takeover_and_a_renewal_at_once_exactly_one_succeeds(fixture: &
     }
 }
 
-pub async fn a_theft_leaves_a_quiet_time_for_the_previous_owner(fixture: &dyn StoreFixture) {
+pub async fn a_theft_leaves_a_takeover_delay_for_the_previous_owner(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     scene.claim(P, "a").await;
     let before = scene.view().await;
-    let request = scene.request(P, "b", ClaimCause::Silent).await;
-    let Claim::Won { lease, .. } = scene.try_claim(&request).await else { panic!("nobody else claims") };
+    let request = scene.request(P, "b", ClaimCause::Unresponsive).await;
+    let Claim::Won { lease, .. } = scene.try_claim(&request).await else { panic!("no other host claims") };
     let after = scene.view().await;
     let elapsed = after.at.since(before.at) + before.lease(P).unwrap().age;
     for lease in [&lease, after.lease(P).unwrap()] {
-        assert_eq!(lease.previous, Some(host("a")));
-        assert!(lease.quiet <= LEASE + scene.resolution(), "{:?}", lease.quiet);
-        assert!(lease.quiet + elapsed + 2 * scene.resolution() >= LEASE, "{:?}", lease.quiet);
+        assert_eq!(lease.previous_owner, Some(host("a")));
+        assert!(lease.takeover_delay <= LEASE + scene.resolution(), "{:?}", lease.takeover_delay);
+        assert!(
+            lease.takeover_delay + elapsed + 2 * scene.resolution() >= LEASE,
+            "{:?}",
+            lease.takeover_delay
+        );
     }
 }
 
-pub async fn a_quiet_time_ends(fixture: &dyn StoreFixture) {
+pub async fn a_takeover_delay_ends(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let short = ClaimRequest { duration: scene.tick(), ..scene.request(P, "a", ClaimCause::Unowned).await };
     assert!(matches!(scene.try_claim(&short).await, Claim::Won { .. }));
     scene.steal(P, "b").await;
     fixture.pass(scene.tick() + 2 * scene.resolution()).await;
-    assert_eq!(scene.lease(P).await.quiet, Duration::ZERO);
+    assert_eq!(scene.lease(P).await.takeover_delay, Duration::ZERO);
 }
 
-pub async fn a_claim_on_an_expired_owner_leaves_no_quiet_time(fixture: &dyn StoreFixture) {
+pub async fn a_claim_on_an_expired_owner_leaves_no_takeover_delay(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     scene.claim(P, "a").await;
     scene.claim_as(P, "b", ClaimCause::Expired).await;
     let lease = scene.lease(P).await;
-    assert_eq!((lease.previous, lease.quiet), (None, Duration::ZERO));
+    assert_eq!((lease.previous_owner, lease.takeover_delay), (None, Duration::ZERO));
 }
 
-pub async fn a_quiet_time_outlasts_a_release_and_the_next_claim(fixture: &dyn StoreFixture) {
+pub async fn a_takeover_delay_outlasts_a_release_and_the_next_claim(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     scene.claim(P, "a").await;
     let thief = scene.steal(P, "b").await;
-    assert_eq!(scene.release(&thief).await, GiveAway::Done);
+    assert_eq!(scene.release(&thief).await, Handoff::Done);
     let next = scene.claim(P, "c").await;
     let lease = scene.lease(P).await;
-    assert_eq!(lease.previous, Some(host("a")));
-    assert!(lease.quiet > Duration::ZERO);
+    assert_eq!(lease.previous_owner, Some(host("a")));
+    assert!(lease.takeover_delay > Duration::ZERO);
     scene.hand_over(&next, "d").await;
-    assert!(scene.lease(P).await.quiet > Duration::ZERO);
+    assert!(scene.lease(P).await.takeover_delay > Duration::ZERO);
 }

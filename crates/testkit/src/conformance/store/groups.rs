@@ -1,10 +1,10 @@
 //! Properties of groups: views, the origin of a group, and isolation between groups.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use ephor_core::BoxFuture;
 use ephor_core::ids::{GroupId, HostId, Incarnation, LogId, PartitionId};
-use ephor_core::store::{Founding, HostOrders, StoreError, View};
+use ephor_core::store::{DesiredState, GroupOrigin, StoreError, View};
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
@@ -20,15 +20,15 @@ pub async fn a_group_without_records_is_empty_and_not_listed(fixture: &dyn Store
 }
 
 pub async fn groups_with_records_are_listed(fixture: &dyn StoreFixture) {
-    let [founded, claimed, beating, sought] = [(); 4].map(|()| fixture.group());
+    let [initialized, claimed, beating, sought] = [(); 4].map(|()| fixture.group());
     let scene = Scene::new(fixture).await;
-    let founding = Founding { partitions: vec![P], log: None };
-    scene.store.found(&founded, &founding).await.unwrap();
+    let origin = GroupOrigin { partitions: vec![P], log: None };
+    scene.store.init_group(&initialized, &origin).await.unwrap();
     scene.in_group(claimed.clone()).claim(P, "a").await;
     scene.in_group(beating.clone()).introduce(&["a"]).await;
     scene.in_group(sought.clone()).seek(P, finished(1)).await;
     let listed = scene.store.groups().await.unwrap();
-    for group in [founded, claimed, beating, sought] {
+    for group in [initialized, claimed, beating, sought] {
         assert_eq!(listed.iter().filter(|other| **other == group).count(), 1, "{group}");
     }
 }
@@ -55,33 +55,33 @@ pub async fn a_view_is_sorted(fixture: &dyn StoreFixture) {
     assert_eq!(view.hosts.iter().map(|entry| entry.record.id.clone()).collect::<Vec<_>>(), hosts);
 }
 
-pub async fn the_first_founding_stays(fixture: &dyn StoreFixture) {
-    let foundings = [
-        Founding { partitions: [0, 1, 2, 10].map(PartitionId).to_vec(), log: Some(LogId::new("log 1")) },
-        Founding { partitions: vec![PartitionId(0)], log: None },
-        Founding { partitions: Vec::new(), log: None },
+pub async fn the_first_origin_stays(fixture: &dyn StoreFixture) {
+    let origins = [
+        GroupOrigin { partitions: [0, 1, 2, 10].map(PartitionId).to_vec(), log: Some(LogId::new("log 1")) },
+        GroupOrigin { partitions: vec![PartitionId(0)], log: None },
+        GroupOrigin { partitions: Vec::new(), log: None },
     ];
     let scene = Scene::new(fixture).await;
-    for first in &foundings {
+    for first in &origins {
         let scene = scene.in_group(fixture.group());
-        assert_eq!(scene.view().await.founding, None);
-        assert_eq!(scene.store.found(&scene.group, first).await.unwrap(), *first);
-        for later in &foundings {
-            assert_eq!(scene.store.found(&scene.group, later).await.unwrap(), *first);
+        assert_eq!(scene.view().await.origin, None);
+        assert_eq!(scene.store.init_group(&scene.group, first).await.unwrap(), *first);
+        for later in &origins {
+            assert_eq!(scene.store.init_group(&scene.group, later).await.unwrap(), *first);
         }
-        assert_eq!(scene.view().await.founding.as_ref(), Some(first));
+        assert_eq!(scene.view().await.origin.as_ref(), Some(first));
     }
 }
 
-pub async fn of_many_foundings_at_once_one_stays(fixture: &dyn StoreFixture) {
+pub async fn of_many_origins_at_once_one_stays(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
-    let found = |partitions: u32| -> BoxFuture<'static, Founding> {
+    let init = |partitions: u32| -> BoxFuture<'static, GroupOrigin> {
         let scene = scene.clone();
-        let founding = Founding { partitions: (0..partitions).map(PartitionId).collect(), log: None };
-        Box::pin(async move { scene.store.found(&scene.group, &founding).await.unwrap() })
+        let origin = GroupOrigin { partitions: (0..partitions).map(PartitionId).collect(), log: None };
+        Box::pin(async move { scene.store.init_group(&scene.group, &origin).await.unwrap() })
     };
-    let answers = at_once((1..12).map(found).collect()).await;
-    let stays = scene.view().await.founding.unwrap();
+    let answers = at_once((1..12).map(init).collect()).await;
+    let stays = scene.view().await.origin.unwrap();
     for answer in answers {
         assert_eq!(answer, stays);
     }
@@ -90,9 +90,9 @@ pub async fn of_many_foundings_at_once_one_stays(fixture: &dyn StoreFixture) {
 /// Fills a group and returns its view.
 async fn fill(scene: &Scene, sequence: u64) -> Result<View, StoreError> {
     let count = u32::try_from(sequence).unwrap();
-    let founding = Founding { partitions: (0..count).map(PartitionId).collect(), log: None };
+    let origin = GroupOrigin { partitions: (0..count).map(PartitionId).collect(), log: None };
     // At the first write a store may refuse a group that it could not distinguish from another.
-    scene.store.found(&scene.group, &founding).await?;
+    scene.store.init_group(&scene.group, &origin).await?;
     scene.introduce(&["a"]).await;
     let token = scene.claim(P, "a").await;
     scene.saved(&token, finished(sequence)).await;
@@ -117,9 +117,11 @@ async fn assert_independent(scene: &Scene, groups: Vec<GroupId>, may_refuse: boo
         scene.release(&token).await;
         scene.seek(P, finished(77)).await;
         let host = host("a");
-        assert!(scene.store.order(&scene.group, &host, HostOrders { drain: true }).await.unwrap());
+        assert!(
+            scene.store.set_desired_state(&scene.group, &host, DesiredState { drain: true }).await.unwrap()
+        );
         for (other, untouched) in &filled[number + 1..] {
-            assert_eq!(other.heartbeat(&plain_record(host.clone())).await, HostOrders::default());
+            assert_eq!(other.heartbeat(&plain_record(host.clone())).await, DesiredState::default());
             assert_eq!(timeless(other.view().await), timeless(untouched.clone()), "{}", other.group);
         }
         scene.store.retire(&scene.group, &host).await.unwrap();

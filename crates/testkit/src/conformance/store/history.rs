@@ -1,17 +1,17 @@
 //! Properties of the history of ownership.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
-use ephor_core::store::{Claim, GiveAway, Seek, SeekRequest};
+use ephor_core::store::{Claim, Handoff, Seek, SeekRequest};
 
 use super::StoreFixture;
 use super::scene::{ODD_TEXTS, P, Scene, finished, host};
 
-async fn history(scene: &Scene, partition: Option<PartitionId>, most: usize) -> Vec<OwnershipChange> {
-    scene.store.history(&scene.group, partition, most).await.unwrap()
+async fn history(scene: &Scene, partition: Option<PartitionId>, max: usize) -> Vec<OwnershipChange> {
+    scene.store.history(&scene.group, partition, max).await.unwrap()
 }
 
 /// Checks that the newest change, without its time, is this one.
@@ -33,7 +33,7 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
     scene.claim_as(P, "b", ClaimCause::Expired).await;
     assert_newest(&scene, Some("a"), Some("b"), claimed(ClaimCause::Expired)).await;
     scene.steal(P, "c").await;
-    assert_newest(&scene, Some("b"), Some("c"), claimed(ClaimCause::Silent)).await;
+    assert_newest(&scene, Some("b"), Some("c"), claimed(ClaimCause::Unresponsive)).await;
     let mut token = scene.claim_as(P, "c", ClaimCause::Foreign).await;
     assert_newest(&scene, Some("c"), Some("c"), claimed(ClaimCause::Foreign)).await;
     for cause in [
@@ -44,7 +44,7 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
     ] {
         token = scene.hand_over(&token, "d").await;
         assert_newest(&scene, Some("c"), Some("d"), ChangeReason::HandedOver).await;
-        assert_eq!(scene.release_as(&token, cause).await, GiveAway::Done);
+        assert_eq!(scene.release_as(&token, cause).await, Handoff::Done);
         assert_newest(&scene, Some("d"), None, ChangeReason::Released(cause)).await;
         token = scene.claim(P, "c").await;
     }
@@ -75,8 +75,8 @@ pub async fn history_is_newest_first_and_no_longer_than_asked(fixture: &dyn Stor
         let changes: Vec<_> = all.iter().map(|change| (change.partition, change.epoch)).collect();
         assert_eq!(changes, expected, "round {round}");
         assert!(all.is_sorted_by(|newer, older| newer.at >= older.at), "round {round}");
-        for most in [0, 1, 2] {
-            assert_eq!(history(&scene, None, most).await, all[..most]);
+        for max in [0, 1, 2] {
+            assert_eq!(history(&scene, None, max).await, all[..max]);
         }
     }
 }
@@ -106,8 +106,8 @@ pub async fn what_was_refused_is_no_history(fixture: &dyn StoreFixture) {
     let next = scene.hand_over(&token, "b").await;
     let before = history(&scene, None, 100).await;
     assert!(matches!(scene.try_claim(&blind).await, Claim::Lost { .. }));
-    assert_eq!(scene.transfer(&token, "c").await, GiveAway::NotOurs);
-    assert_eq!(scene.release(&token).await, GiveAway::NotOurs);
+    assert_eq!(scene.transfer(&token, "c").await, Handoff::NotOurs);
+    assert_eq!(scene.release(&token).await, Handoff::NotOurs);
     scene.renew(&next).await;
     scene.saved(&next, finished(1)).await;
     assert_eq!(history(&scene, None, 100).await, before);

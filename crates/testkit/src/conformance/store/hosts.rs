@@ -1,20 +1,20 @@
-//! Properties of host records and orders.
+//! Properties of host records and desired states.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
 use ephor_core::ids::{HostId, Incarnation, LogId, PartitionId};
-use ephor_core::store::HostOrders;
+use ephor_core::store::DesiredState;
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
 use super::scene::{ODD_TEXTS, P, Scene, host, plain_record};
 
-const DRAIN: HostOrders = HostOrders { drain: true };
-const NO_ORDERS: HostOrders = HostOrders { drain: false };
+const DRAIN: DesiredState = DesiredState { drain: true };
+const NO_DRAIN: DesiredState = DesiredState { drain: false };
 
 /// Every field differs from its default and from every other.
 fn full_record(id: HostId) -> HostRecord {
@@ -68,7 +68,7 @@ pub async fn a_heartbeat_replaces_the_one_before(fixture: &dyn StoreFixture) {
 
 pub async fn every_state_and_odd_text_reads_back(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
-    for state in [HostState::Active, HostState::Standby, HostState::Draining, HostState::Unfit] {
+    for state in [HostState::Active, HostState::Standby, HostState::Draining, HostState::Unhealthy] {
         assert_reads_back(&scene, HostRecord { state, ..plain_record(host("a")) }).await;
     }
     for text in ODD_TEXTS {
@@ -119,8 +119,8 @@ pub async fn two_incarnations_under_one_name_are_two_hosts(fixture: &dyn StoreFi
     assert_reads_back(&scene, HostRecord { beat: 40, ..plain_record(old.clone()) }).await;
     assert_reads_back(&scene, HostRecord { beat: 1, ..plain_record(new.clone()) }).await;
     assert_eq!(stored(&scene, &old).await.map(|record| record.beat), Some(40));
-    assert!(scene.store.order(&scene.group, &old, DRAIN).await.unwrap());
-    assert_eq!(scene.heartbeat(&plain_record(new.clone())).await, NO_ORDERS);
+    assert!(scene.store.set_desired_state(&scene.group, &old, DRAIN).await.unwrap());
+    assert_eq!(scene.heartbeat(&plain_record(new.clone())).await, NO_DRAIN);
     scene.store.retire(&scene.group, &old).await.unwrap();
     assert_eq!(stored(&scene, &old).await, None);
     assert!(stored(&scene, &new).await.is_some());
@@ -141,36 +141,36 @@ pub async fn who_retires_is_gone_and_keeps_its_leases(fixture: &dyn StoreFixture
     assert!(stored(&scene, &host("a")).await.is_some());
 }
 
-pub async fn an_order_reaches_its_host_with_the_next_heartbeat(fixture: &dyn StoreFixture) {
+pub async fn a_desired_state_reaches_its_host_with_the_next_heartbeat(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let (mut a, b) = (plain_record(host("a")), plain_record(host("b")));
-    assert_eq!(scene.heartbeat(&a).await, NO_ORDERS);
-    assert_eq!(scene.heartbeat(&b).await, NO_ORDERS);
-    assert!(scene.store.order(&scene.group, &host("a"), DRAIN).await.unwrap());
+    assert_eq!(scene.heartbeat(&a).await, NO_DRAIN);
+    assert_eq!(scene.heartbeat(&b).await, NO_DRAIN);
+    assert!(scene.store.set_desired_state(&scene.group, &host("a"), DRAIN).await.unwrap());
     // It stays until it is withdrawn, and does not change the host's record.
     assert_eq!(stored(&scene, &host("a")).await.as_ref(), Some(&a));
     for beat in 2..5 {
         a.beat = beat;
         assert_eq!(scene.heartbeat(&a).await, DRAIN);
     }
-    assert_eq!(scene.heartbeat(&b).await, NO_ORDERS);
-    assert!(scene.store.order(&scene.group, &host("a"), NO_ORDERS).await.unwrap());
-    assert_eq!(scene.heartbeat(&a).await, NO_ORDERS);
+    assert_eq!(scene.heartbeat(&b).await, NO_DRAIN);
+    assert!(scene.store.set_desired_state(&scene.group, &host("a"), NO_DRAIN).await.unwrap());
+    assert_eq!(scene.heartbeat(&a).await, NO_DRAIN);
 }
 
-pub async fn an_order_for_an_unknown_host_is_refused(fixture: &dyn StoreFixture) {
+pub async fn a_desired_state_for_an_unknown_host_is_refused(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
-    assert!(!scene.store.order(&scene.group, &host("a"), DRAIN).await.unwrap());
-    assert_eq!(scene.heartbeat(&plain_record(host("a"))).await, NO_ORDERS);
+    assert!(!scene.store.set_desired_state(&scene.group, &host("a"), DRAIN).await.unwrap());
+    assert_eq!(scene.heartbeat(&plain_record(host("a"))).await, NO_DRAIN);
     let other = HostId { incarnation: Incarnation(2), ..host("a") };
-    assert!(!scene.store.order(&scene.group, &other, DRAIN).await.unwrap());
+    assert!(!scene.store.set_desired_state(&scene.group, &other, DRAIN).await.unwrap());
 }
 
-pub async fn an_order_does_not_outlive_its_host(fixture: &dyn StoreFixture) {
+pub async fn a_desired_state_does_not_outlive_its_host(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     scene.introduce(&["a"]).await;
-    assert!(scene.store.order(&scene.group, &host("a"), DRAIN).await.unwrap());
+    assert!(scene.store.set_desired_state(&scene.group, &host("a"), DRAIN).await.unwrap());
     scene.store.retire(&scene.group, &host("a")).await.unwrap();
-    assert!(!scene.store.order(&scene.group, &host("a"), DRAIN).await.unwrap());
-    assert_eq!(scene.heartbeat(&plain_record(host("a"))).await, NO_ORDERS);
+    assert!(!scene.store.set_desired_state(&scene.group, &host("a"), DRAIN).await.unwrap());
+    assert_eq!(scene.heartbeat(&plain_record(host("a"))).await, NO_DRAIN);
 }

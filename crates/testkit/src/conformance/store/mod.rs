@@ -135,10 +135,10 @@ macro_rules! store_conformance {
             of_many_takeovers_at_once_exactly_one_wins
             of_a_theft_and_a_transfer_at_once_exactly_one_succeeds
             of_a_takeover_and_a_renewal_at_once_exactly_one_succeeds
-            a_theft_leaves_a_quiet_time_for_the_previous_owner
-            a_quiet_time_ends
-            a_claim_on_an_expired_owner_leaves_no_quiet_time
-            a_quiet_time_outlasts_a_release_and_the_next_claim
+            a_theft_leaves_a_takeover_delay_for_the_previous_owner
+            a_takeover_delay_ends
+            a_claim_on_an_expired_owner_leaves_no_takeover_delay
+            a_takeover_delay_outlasts_a_release_and_the_next_claim
         }
         $crate::store_conformance! { @theme $fixture; tokens:
             every_change_of_owner_raises_the_epoch_and_none_is_used_twice
@@ -150,7 +150,7 @@ macro_rules! store_conformance {
             one_renewal_answers_for_each_token_in_order
             a_transfer_gives_the_lease_to_its_new_owner
             a_release_leaves_the_partition_to_nobody
-            a_release_names_its_heir_until_the_next_claim
+            a_release_names_its_successor_until_the_next_claim
         }
         $crate::store_conformance! { @theme $fixture; checkpoints:
             the_owner_saves_and_everybody_reads
@@ -187,9 +187,9 @@ macro_rules! store_conformance {
             extreme_figures_read_back
             two_incarnations_under_one_name_are_two_hosts
             who_retires_is_gone_and_keeps_its_leases
-            an_order_reaches_its_host_with_the_next_heartbeat
-            an_order_for_an_unknown_host_is_refused
-            an_order_does_not_outlive_its_host
+            a_desired_state_reaches_its_host_with_the_next_heartbeat
+            a_desired_state_for_an_unknown_host_is_refused
+            a_desired_state_does_not_outlive_its_host
         }
         $crate::store_conformance! { @theme $fixture; times:
             ages_grow_and_a_renewal_resets_them
@@ -200,8 +200,8 @@ macro_rules! store_conformance {
             a_group_without_records_is_empty_and_not_listed
             groups_with_records_are_listed
             a_view_is_sorted
-            the_first_founding_stays
-            of_many_foundings_at_once_one_stays
+            the_first_origin_stays
+            of_many_origins_at_once_one_stays
             groups_that_differ_in_one_name_are_independent
             groups_whose_names_join_to_the_same_text_are_never_mixed_up
             groups_that_differ_only_in_case_are_never_mixed_up
@@ -216,9 +216,9 @@ macro_rules! store_conformance {
         $crate::store_conformance! { @theme $fixture; wakes:
             a_transfer_wakes_the_new_owner
             a_want_wakes_the_owner_when_it_is_new
-            a_release_wakes_the_heir
+            a_release_wakes_the_successor
             a_seek_wakes_the_owner
-            an_order_wakes_its_host
+            a_desired_state_wakes_its_host
             a_change_between_two_calls_is_not_missed
             who_already_waits_is_woken
             nobody_else_is_woken

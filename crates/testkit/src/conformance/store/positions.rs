@@ -1,6 +1,6 @@
 //! Properties of positions: each is read back as it was written.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use ephor_core::checkpoint::Position;
 use ephor_core::ids::{LogId, PartitionId};
@@ -13,11 +13,11 @@ use super::StoreFixture;
 use super::scene::{ODD_TEXTS, P, Scene, finished};
 
 /// The largest number that fits a signed column of a database.
-const LARGEST: u64 = i64::MAX as u64;
+const MAX_NUMBER: u64 = i64::MAX as u64;
 
 /// Numbers that are easily corrupted, and offsets that only look like numbers.
 fn positions() -> Vec<Position> {
-    let sequences = [0, 1, (1 << 53) + 1, LARGEST - 1, LARGEST].map(SequenceNumber);
+    let sequences = [0, 1, (1 << 53) + 1, MAX_NUMBER - 1, MAX_NUMBER].map(SequenceNumber);
     let offsets = ["0", "42", "007", "-1", "12:34", "18446744073709551616", "@latest", "a b/c=d"];
     let offsets = offsets.map(Offset::new);
     let times = [0, 1, 1_700_000_000_123].map(Timestamp);
@@ -26,7 +26,7 @@ fn positions() -> Vec<Position> {
         Position::Start(StartPosition::Latest),
         Position::Finished {
             sequence: SequenceNumber(5),
-            offset: Some(Offset::number(LARGEST)),
+            offset: Some(Offset::number(MAX_NUMBER)),
             enqueued_at: Some(Timestamp(1_700_000_000_123)),
         },
     ];
@@ -55,7 +55,7 @@ async fn assert_reads_back(scene: &Scene, partition: PartitionId, position: Posi
     let seen = scene.view().await.checkpoint(partition).cloned();
     let request = scene.request(partition, "reader", ClaimCause::Expired).await;
     let Claim::Won { checkpoint, .. } = scene.try_claim(&request).await else {
-        panic!("nobody else claims");
+        panic!("no other host claims");
     };
     assert_eq!(checkpoint, seen);
     let seen = seen.expect("there is a checkpoint");

@@ -13,7 +13,7 @@ use ephor_core::lease::{
 };
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{
-    Capabilities, Claim, GiveAway, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, View,
+    Capabilities, Claim, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, View,
 };
 use ephor_core::time::Timestamp;
 
@@ -60,7 +60,7 @@ pub(super) fn timeless(mut view: View) -> View {
     }
     for lease in &mut view.leases {
         lease.age = Duration::ZERO;
-        lease.quiet = Duration::ZERO;
+        lease.takeover_delay = Duration::ZERO;
     }
     view
 }
@@ -137,7 +137,7 @@ impl Scene {
         let request = self.request(partition, name, cause).await;
         match self.try_claim(&request).await {
             Claim::Won { token, .. } => token,
-            Claim::Lost { holder } => panic!("a claim of what was just seen lost to {holder:?}"),
+            Claim::Lost { holder } => panic!("a claim right after a view lost to {holder:?}"),
         }
     }
 
@@ -146,7 +146,7 @@ impl Scene {
     }
 
     pub(super) async fn steal(&self, partition: PartitionId, name: &str) -> LeaseToken {
-        self.claim_as(partition, name, ClaimCause::Silent).await
+        self.claim_as(partition, name, ClaimCause::Unresponsive).await
     }
 
     pub(super) async fn renew(&self, token: &LeaseToken) -> Renewal {
@@ -156,23 +156,23 @@ impl Scene {
         answers.remove(0)
     }
 
-    pub(super) async fn transfer(&self, token: &LeaseToken, to: &str) -> GiveAway {
+    pub(super) async fn transfer(&self, token: &LeaseToken, to: &str) -> Handoff {
         let request = TransferRequest { token: token.clone(), to: host(to), duration: LEASE, settled: true };
         self.store.transfer(&self.group, &request).await.unwrap()
     }
 
     /// A transfer that must succeed, and the token of the new owner.
     pub(super) async fn hand_over(&self, token: &LeaseToken, to: &str) -> LeaseToken {
-        assert_eq!(self.transfer(token, to).await, GiveAway::Done);
+        assert_eq!(self.transfer(token, to).await, Handoff::Done);
         self.lease(token.partition).await.token().expect("there is an owner")
     }
 
-    pub(super) async fn release_as(&self, token: &LeaseToken, cause: ReleaseCause) -> GiveAway {
-        let request = ReleaseRequest { token: token.clone(), cause, heir: None, settled: true };
+    pub(super) async fn release_as(&self, token: &LeaseToken, cause: ReleaseCause) -> Handoff {
+        let request = ReleaseRequest { token: token.clone(), cause, successor: None, settled: true };
         self.store.release(&self.group, &request).await.unwrap()
     }
 
-    pub(super) async fn release(&self, token: &LeaseToken) -> GiveAway {
+    pub(super) async fn release(&self, token: &LeaseToken) -> Handoff {
         self.release_as(token, ReleaseCause::Shutdown).await
     }
 
@@ -199,7 +199,7 @@ impl Scene {
         }
     }
 
-    pub(super) async fn heartbeat(&self, record: &HostRecord) -> ephor_core::store::HostOrders {
+    pub(super) async fn heartbeat(&self, record: &HostRecord) -> ephor_core::store::DesiredState {
         self.store.heartbeat(&self.group, record).await.unwrap()
     }
 

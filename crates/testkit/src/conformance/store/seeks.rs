@@ -1,6 +1,6 @@
 //! Properties of seeks: an operator moves the position, and the owner must notice.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use std::time::Duration;
 
@@ -50,14 +50,18 @@ pub async fn a_seek_names_who_may_still_be_at_work(fixture: &dyn StoreFixture) {
     scene.claim(P, "a").await;
     scene.seek(P, finished(3)).await;
     let lease = scene.lease(P).await;
-    assert_eq!(lease.previous, Some(host("a")));
-    assert!(lease.quiet > Duration::ZERO && lease.quiet <= LEASE + scene.resolution(), "{:?}", lease.quiet);
+    assert_eq!(lease.previous_owner, Some(host("a")));
+    assert!(
+        lease.takeover_delay > Duration::ZERO && lease.takeover_delay <= LEASE + scene.resolution(),
+        "{:?}",
+        lease.takeover_delay
+    );
     // Neither a second seek nor the next claim informs that owner.
     scene.seek(P, finished(4)).await;
     scene.claim(P, "b").await;
     let lease = scene.lease(P).await;
-    assert_eq!(lease.previous, Some(host("a")));
-    assert!(lease.quiet > Duration::ZERO);
+    assert_eq!(lease.previous_owner, Some(host("a")));
+    assert!(lease.takeover_delay > Duration::ZERO);
 }
 
 pub async fn a_seek_on_a_partition_without_records_is_fine(fixture: &dyn StoreFixture) {
@@ -65,7 +69,7 @@ pub async fn a_seek_on_a_partition_without_records_is_fine(fixture: &dyn StoreFi
     let epoch = scene.seek(P, finished(8)).await;
     assert!(epoch > Epoch::NONE);
     let lease = scene.lease(P).await;
-    assert_eq!((lease.owner, lease.previous, lease.quiet), (None, None, Duration::ZERO));
+    assert_eq!((lease.owner, lease.previous_owner, lease.takeover_delay), (None, None, Duration::ZERO));
     assert_eq!(scene.position(P).await, Some(finished(8)));
     assert!(scene.claim(P, "a").await.epoch > epoch);
 }

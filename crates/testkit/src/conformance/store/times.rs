@@ -1,6 +1,6 @@
 //! Properties of times: all dates and ages come from the store's own clock.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use ephor_core::store::{Renewal, Save};
 use ephor_core::time::Timestamp;

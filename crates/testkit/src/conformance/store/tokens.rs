@@ -1,13 +1,13 @@
 //! Properties of tokens: the rights of an owner, and that nobody else has them.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{GiveAway, Renewal};
+use ephor_core::store::{Handoff, Renewal};
 
 use super::StoreFixture;
 use super::scene::{LEASE, P, Scene, finished, host, timeless};
@@ -31,7 +31,7 @@ pub async fn every_change_of_owner_raises_the_epoch_and_none_is_used_twice(fixtu
         epochs.push(("claim of an expired lease", token.epoch));
         let token = scene.claim_as(P, "e", ClaimCause::Foreign).await;
         epochs.push(("claim of the own lease", token.epoch));
-        assert_eq!(scene.release(&token).await, GiveAway::Done);
+        assert_eq!(scene.release(&token).await, Handoff::Done);
         // The next round claims after a release.
     }
     for pair in epochs.windows(2) {
@@ -51,8 +51,8 @@ async fn assert_powerless(scene: &Scene, token: &LeaseToken, why: &str) {
         seen.map(|lease| (lease.token(), lease.version.clone())),
         "holder after {why}"
     );
-    assert_eq!(scene.transfer(token, "accomplice").await, GiveAway::NotOurs, "transfer after {why}");
-    assert_eq!(scene.release(token).await, GiveAway::NotOurs, "release after {why}");
+    assert_eq!(scene.transfer(token, "accomplice").await, Handoff::NotOurs, "transfer after {why}");
+    assert_eq!(scene.release(token).await, Handoff::NotOurs, "release after {why}");
     assert_eq!(timeless(scene.view().await), timeless(before), "records after {why}");
     let since = scene.store.history(&scene.group, None, 1000).await.unwrap();
     assert_eq!(since, history, "history after {why}");
@@ -72,8 +72,8 @@ pub async fn a_token_whose_epoch_is_over_changes_nothing(fixture: &dyn StoreFixt
     assert_powerless(&scene, &thief, "a seek").await;
     let token = scene.claim(P, "a").await;
     let again = scene.claim_as(P, "a", ClaimCause::Foreign).await;
-    assert_powerless(&scene, &token, "a claim of its own").await;
-    assert_eq!(scene.release(&again).await, GiveAway::Done);
+    assert_powerless(&scene, &token, "its own claim").await;
+    assert_eq!(scene.release(&again).await, Handoff::Done);
     assert_powerless(&scene, &again, "a release").await;
 }
 
@@ -113,7 +113,7 @@ pub async fn a_renewal_changes_the_version_and_no_ownership(fixture: &dyn StoreF
         assert_eq!(answers, [Renewal::Renewed]);
         let lease = scene.lease(P).await;
         assert_eq!(lease.token().as_ref(), Some(&token));
-        assert_eq!((lease.acquired_at, lease.previous), (first.acquired_at, None));
+        assert_eq!((lease.acquired_at, lease.previous_owner), (first.acquired_at, None));
         assert_eq!(lease.duration, Some(duration));
         assert!(!versions.contains(&lease.version), "{:?} was used before", lease.version);
         versions.push(lease.version);
@@ -126,7 +126,7 @@ pub async fn one_renewal_answers_for_each_token_in_order(fixture: &dyn StoreFixt
     let stolen = scene.claim(PartitionId(9), "a").await;
     let thief = scene.steal(PartitionId(9), "b").await;
     let released = scene.claim(PartitionId(1), "a").await;
-    assert_eq!(scene.release(&released).await, GiveAway::Done);
+    assert_eq!(scene.release(&released).await, Handoff::Done);
     let also_mine = scene.claim(PartitionId(0), "a").await;
     let unknown = LeaseToken { partition: PartitionId(77), ..mine.clone() };
     let tokens = [unknown, mine, stolen, also_mine, released];
@@ -156,7 +156,7 @@ pub async fn a_transfer_gives_the_lease_to_its_new_owner(fixture: &dyn StoreFixt
     assert_ne!(lease.version, before.version);
     assert_eq!(lease.duration, Some(LEASE));
     // It was a handover: the old owner knows, and nobody needs to wait.
-    assert_eq!((lease.previous, lease.quiet), (None, Duration::ZERO));
+    assert_eq!((lease.previous_owner, lease.takeover_delay), (None, Duration::ZERO));
     assert_eq!(scene.renew(&next).await, Renewal::Renewed);
     scene.saved(&next, finished(1)).await;
 }
@@ -165,25 +165,26 @@ pub async fn a_release_leaves_the_partition_to_nobody(fixture: &dyn StoreFixture
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
     let before = scene.lease(P).await;
-    assert_eq!(scene.release(&token).await, GiveAway::Done);
+    assert_eq!(scene.release(&token).await, Handoff::Done);
     let lease = scene.lease(P).await;
     assert_eq!(lease.owner, None);
     assert_ne!(lease.version, before.version);
-    assert_eq!((lease.previous, lease.quiet), (None, Duration::ZERO));
+    assert_eq!((lease.previous_owner, lease.takeover_delay), (None, Duration::ZERO));
     let next = scene.claim(P, "b").await;
     assert_eq!(scene.lease(P).await.token(), Some(next));
 }
 
 /// The successor that the last owner named stays in the lease until there is a new owner.
-pub async fn a_release_names_its_heir_until_the_next_claim(fixture: &dyn StoreFixture) {
+pub async fn a_release_names_its_successor_until_the_next_claim(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
-    let heir = Some(host("b"));
-    let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: heir.clone(), settled: true };
-    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), GiveAway::Done);
-    assert_eq!(scene.lease(P).await.heir, heir);
+    let successor = Some(host("b"));
+    let request =
+        ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: successor.clone(), settled: true };
+    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), Handoff::Done);
+    assert_eq!(scene.lease(P).await.successor, successor);
     let token = scene.claim(P, "c").await;
-    assert_eq!(scene.lease(P).await.heir, None);
+    assert_eq!(scene.lease(P).await.successor, None);
     scene.release(&token).await;
-    assert_eq!(scene.lease(P).await.heir, None);
+    assert_eq!(scene.lease(P).await.successor, None);
 }

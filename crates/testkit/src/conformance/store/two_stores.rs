@@ -9,7 +9,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, Founding, GiveAway, HostOrders, Renewal, Save, SaveRequest, Seek, SeekRequest,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
     Store, StoreFuture, View,
 };
 
@@ -58,15 +58,15 @@ impl<S: Store> Store for TwoStores<S> {
         self.next().groups()
     }
 
-    fn found<'a>(&'a self, group: &'a GroupId, founding: &'a Founding) -> StoreFuture<'a, Founding> {
-        self.next().found(group, founding)
+    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
+        self.next().init_group(group, origin)
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
         self.next().view(group)
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, HostOrders> {
+    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         self.home(&record.id).heartbeat(group, record)
     }
 
@@ -74,13 +74,13 @@ impl<S: Store> Store for TwoStores<S> {
         self.by(host).retire(group, host)
     }
 
-    fn order<'a>(
+    fn set_desired_state<'a>(
         &'a self,
         group: &'a GroupId,
         host: &'a HostId,
-        orders: HostOrders,
+        desired: DesiredState,
     ) -> StoreFuture<'a, bool> {
-        self.next().order(group, host, orders)
+        self.next().set_desired_state(group, host, desired)
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -97,11 +97,11 @@ impl<S: Store> Store for TwoStores<S> {
         store.renew(group, duration, tokens)
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, GiveAway> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
         self.by(&request.token.owner).transfer(group, request)
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, GiveAway> {
+    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         self.by(&request.token.owner).release(group, request)
     }
 
@@ -117,9 +117,9 @@ impl<S: Store> Store for TwoStores<S> {
         &'a self,
         group: &'a GroupId,
         partition: Option<PartitionId>,
-        most: usize,
+        max: usize,
     ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.next().history(group, partition, most)
+        self.next().history(group, partition, max)
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {

@@ -3,14 +3,14 @@
 //! A wake-up is a hint, and a store may send one too many. So each property first waits until all
 //! is quiet, and that no other host is woken is checked only for direct effects of the step.
 
-#![allow(missing_docs, reason = "a property is named by what it promises")]
+#![allow(missing_docs, reason = "the name of a property is its promise")]
 
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::lease::{ReleaseCause, ReleaseRequest};
-use ephor_core::store::{GiveAway, HostOrders};
+use ephor_core::store::{DesiredState, Handoff};
 
 use super::StoreFixture;
 use super::scene::{P, Scene, finished, host, plain_record};
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const STILLNESS: Duration = Duration::from_millis(50);
 
 /// The most superfluous wake-ups; a store that goes on waking a host for nothing is broken.
-const MOST_LEFTOVERS: usize = 20;
+const MAX_LEFTOVERS: usize = 20;
 
 #[expect(clippy::disallowed_methods, reason = "a wake is waited for in real time")]
 async fn woken_within(scene: &Scene, name: &str, limit: Duration) -> bool {
@@ -44,7 +44,7 @@ async fn settle(scene: &Scene, names: &[&str]) {
         let mut leftovers = 0;
         while woken_within(scene, name, STILLNESS).await {
             leftovers += 1;
-            assert!(leftovers < MOST_LEFTOVERS, "{name} is woken without end");
+            assert!(leftovers < MAX_LEFTOVERS, "{name} is woken again and again");
         }
     }
 }
@@ -66,7 +66,7 @@ pub async fn a_transfer_wakes_the_new_owner(fixture: &dyn StoreFixture) {
     scene.hand_over(&token, "b").await;
     assert_woken(&scene, "b").await;
     settle(&scene, &["b"]).await;
-    assert_eq!(scene.transfer(&token, "b").await, GiveAway::NotOurs);
+    assert_eq!(scene.transfer(&token, "b").await, Handoff::NotOurs);
     assert_asleep(&scene, "b").await;
 }
 
@@ -89,13 +89,13 @@ pub async fn a_want_wakes_the_owner_when_it_is_new(fixture: &dyn StoreFixture) {
     assert_woken(&scene, "a").await;
 }
 
-pub async fn a_release_wakes_the_heir(fixture: &dyn StoreFixture) {
+pub async fn a_release_wakes_the_successor(fixture: &dyn StoreFixture) {
     let Some(scene) = scene_that_wakes(fixture).await else { return };
     let token = scene.claim(P, "a").await;
     settle(&scene, &["b"]).await;
     let request =
-        ReleaseRequest { token, cause: ReleaseCause::Shutdown, heir: Some(host("b")), settled: true };
-    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), GiveAway::Done);
+        ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: Some(host("b")), settled: true };
+    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), Handoff::Done);
     assert_woken(&scene, "b").await;
 }
 
@@ -107,10 +107,12 @@ pub async fn a_seek_wakes_the_owner(fixture: &dyn StoreFixture) {
     assert_woken(&scene, "a").await;
 }
 
-pub async fn an_order_wakes_its_host(fixture: &dyn StoreFixture) {
+pub async fn a_desired_state_wakes_its_host(fixture: &dyn StoreFixture) {
     let Some(scene) = scene_that_wakes(fixture).await else { return };
     settle(&scene, &["a"]).await;
-    assert!(scene.store.order(&scene.group, &host("a"), HostOrders { drain: true }).await.unwrap());
+    assert!(
+        scene.store.set_desired_state(&scene.group, &host("a"), DesiredState { drain: true }).await.unwrap()
+    );
     assert_woken(&scene, "a").await;
 }
 
@@ -168,6 +170,8 @@ pub async fn a_store_that_cannot_wake_leaves_everybody_waiting(fixture: &dyn Sto
     let token = scene.claim(P, "a").await;
     scene.hand_over(&token, "b").await;
     scene.seek(P, finished(1)).await;
-    assert!(scene.store.order(&scene.group, &host("b"), HostOrders { drain: true }).await.unwrap());
+    assert!(
+        scene.store.set_desired_state(&scene.group, &host("b"), DesiredState { drain: true }).await.unwrap()
+    );
     assert_asleep(&scene, "b").await;
 }

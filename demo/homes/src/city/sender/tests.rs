@@ -57,7 +57,7 @@ async fn until(mut so: impl FnMut() -> bool) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("it did not come to that within a minute");
+    panic!("the condition was not met within a minute");
 }
 
 /// Per home, what was stored is what was noted, each reading at least once, in order, where it belongs.
@@ -151,7 +151,7 @@ async fn a_hard_stop_is_counted() {
     let stored = hub.0.stored.lock().unwrap().len() as u64;
     assert_eq!(stored, report.acknowledged);
     let repeats = report.acknowledged + report.unknown - ledger.total();
-    assert!(repeats < report.acknowledged, "what was never sent is not noted");
+    assert!(repeats < report.acknowledged, "readings that were never sent are not counted");
     assert!(report.to_string().contains("unacknowledged that may be stored"), "{report}");
 }
 

@@ -3,7 +3,7 @@
 import "./shared.js";
 
 const MINUTES = 1440;
-const NAMES = [[8, "an alarm"], [4, "door open"], [2, "movement"], [1, "heard of"]];
+const NAMES = [[8, "an alarm"], [4, "door open"], [2, "movement"], [1, "heard"]];
 const strip = document.getElementById("today");
 const chart = strip.querySelector("svg");
 const line = document.getElementById("minute");

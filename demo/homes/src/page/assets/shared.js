@@ -100,7 +100,7 @@ function tell() {
   setText(document.getElementById("stream"), stream === "live" ? "live" : `not live for ${seconds} s`);
   const banner = document.getElementById("banner");
   banner.hidden = stream !== "ended";
-  setText(banner, "The demo has ended, and this page shows its last moment. Start it again, and the page goes on by itself.");
+  setText(banner, "The demo has ended, and this page shows its last state. The page continues when the demo starts again.");
 }
 
 if (path) {

@@ -54,10 +54,13 @@ async fn a_place_that_is_none_is_refused_without_its_secrets() {
             "AccountName=a;AccountKey=canary!;BlobEndpoint=http://127.0.0.1:9/a",
             "AccountKey that is not base64",
         ),
-        ("AccountName=a;AccountKey=Y2FuYXJ5;BlobEndpoint=http://127.0.0.1:9/a", "make the container by hand"),
+        (
+            "AccountName=a;AccountKey=Y2FuYXJ5;BlobEndpoint=http://127.0.0.1:9/a",
+            "create the container yourself",
+        ),
         (
             "SharedAccessSignature=sv=1&sig=canary;BlobEndpoint=http://127.0.0.1:9/a",
-            "make the container by hand",
+            "create the container yourself",
         ),
     ] {
         let error =

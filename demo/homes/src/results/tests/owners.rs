@@ -185,7 +185,7 @@ async fn all_owners_write_one_history() {
         let (world, _) = play(seed, rates, u64::MAX).await;
         let entries = history(&world.log).await;
         let epochs: Vec<u64> = entries.iter().map(|entry| entry.epoch).collect();
-        assert!(epochs.is_sorted(), "seed {seed}: a zombie wrote behind a newer owner: {epochs:?}");
+        assert!(epochs.is_sorted(), "seed {seed}: a zombie wrote after a newer owner: {epochs:?}");
         assert!(entries.iter().map(|entry| entry.last).is_sorted(), "seed {seed}");
         assert!(entries.iter().all(|entry| entry.update.is_right()), "seed {seed}");
         replayed += entries.last().unwrap().update.replayed;
@@ -207,7 +207,7 @@ async fn a_follower_sees_the_same_when_tidying_runs_ahead_of_it() {
         assert_eq!(loaded.state, tape, "seed {seed}");
         fenced += world.fenced.get();
     }
-    assert!(fenced > 0, "somebody was fenced, or this proves nothing");
+    assert!(fenced > 0, "an owner was fenced, or this proves nothing");
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ async fn a_zombie_is_fenced_and_its_earlier_entry_counts() {
     for _ in 0..2 {
         let error = old.flush().await.unwrap_err();
         assert!(matches!(error, ResultWriterError::Fenced { epoch: 2, mine: 1, .. }), "{error}");
-        assert!(error.to_string().contains("homes/03 is written by host-2 with epoch 2"), "{error}");
+        assert!(error.to_string().contains("homes/03 was written by host-2 with epoch 2"), "{error}");
     }
     let error = ResultWriter::<Tape>::open(log, 1, "host-1").await.unwrap_err();
     assert!(matches!(error, ResultWriterError::Fenced { .. }), "{error}");
@@ -137,5 +137,5 @@ async fn damage_is_an_error_that_names_the_object() {
     store.delete(&Path::from("homes/03/snapshots/000000000002")).await.unwrap();
     store.put(&update(1), two.into()).await.unwrap();
     let error = ResultWriter::<Tape>::open(log, 2, "host-2").await.unwrap_err().to_string();
-    assert!(error.contains("updates/000000000001 is damaged (it says that it is number 2)"), "{error}");
+    assert!(error.contains("updates/000000000001 is damaged (it contains the number 2)"), "{error}");
 }

@@ -1,0 +1,76 @@
+//! Gaps inside a log: every event is delivered, and a log with many gaps floods neither the log nor the
+//! processor.
+
+use crate::common::ledger::{Ledger, P0, What, seconds, send, start, until_finished};
+use ephor::{EventProcessorOptions, OnInvalidPosition};
+use ephor_testkit::TestFleet;
+
+/// The number of reports about gaps before they are summarised, and the summary.
+const BOUND: usize = 11;
+
+/// Sends `events` events with two missing numbers after each, and one more.
+fn send_with_gaps(fleet: &TestFleet, events: u64) {
+    for _ in 0..events {
+        send(fleet, P0, 2);
+        fleet.hub().lose_power(|_| 1);
+    }
+    send(fleet, P0, 1);
+}
+
+fn told(ledger: &Ledger) -> usize {
+    ledger.of(P0).iter().filter(|entry| matches!(entry.what, What::Told(_))).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_gaps_are_summarised() {
+    for on_invalid_position in [OnInvalidPosition::Earliest, OnInvalidPosition::Latest] {
+        let (mut fleet, ledger) = Ledger::with_fleet(1);
+        send_with_gaps(&fleet, 50);
+        let options = EventProcessorOptions { on_invalid_position, ..ledger.options() };
+        start(&mut fleet, "a", options, &ledger.scribe()).await;
+        until_finished(&fleet, &ledger, P0, 150).await;
+        fleet.pass(seconds(120)).await;
+        assert_eq!(ledger.delivered(P0), (0..=50).map(|n| n * 3).collect::<Vec<u64>>());
+        let reports = ledger.reports("Partition");
+        assert_eq!(reports.len(), BOUND, "{reports:#?}");
+        let summary = &reports[BOUND - 1].text;
+        assert!(summary.contains("80 more events are gone in 40 gaps from 31 to 149"), "{summary}");
+        assert_eq!(told(&ledger), BOUND, "the processor hears the same");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_gaps_go_on_only_summaries_come_and_none_is_left_untold_at_the_end() {
+    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    send(&fleet, P0, 1);
+    let mut last = 0;
+    for _ in 0..10 {
+        send_with_gaps(&fleet, 20);
+        last += 61;
+        until_finished(&fleet, &ledger, P0, last).await;
+        fleet.pass(seconds(20)).await;
+    }
+    let reports = ledger.reports("Partition");
+    let of_gaps = |text: &str| text.contains("gone");
+    let before = reports.iter().filter(|report| of_gaps(&report.text)).count();
+    assert!(before <= BOUND + 3, "{reports:#?}");
+    fleet.stop("a").await;
+    let all: Vec<String> = ledger.reports("Partition").into_iter().map(|report| report.text).collect();
+    let gone: u64 = all.iter().filter(|text| of_gaps(text)).map(|text| number_before(text)).sum();
+    assert_eq!(gone, 10 * 20 * 2, "{all:#?}");
+    // The next owner names single ones again.
+    ledger.clear();
+    start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+    send_with_gaps(&fleet, 1);
+    until_finished(&fleet, &ledger, P0, last + 4).await;
+    let reports = ledger.reports("Partition");
+    assert!(reports.iter().any(|report| report.text.contains("2 events are gone")), "{reports:#?}");
+}
+
+/// The number of events that a report says are gone.
+fn number_before(text: &str) -> u64 {
+    let words: Vec<&str> = text.split(' ').collect();
+    let at = words.iter().position(|word| *word == "event" || *word == "events" || *word == "more").unwrap();
+    words[at - 1].parse().unwrap()
+}

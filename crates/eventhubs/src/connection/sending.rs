@@ -1,0 +1,202 @@
+//! Sender links: from the client to the hub.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ephor_amqp::connection::{Blocked, LinkId, Sent};
+use ephor_amqp::performative::{Attach, Outcome, ReceiverSettles, SenderSettles, Source};
+use ephor_wire::address::Address;
+use ephor_wire::condition::{Condition, Refusal};
+use tokio::sync::oneshot;
+
+use super::sessions::Kind;
+use super::task::{Owner, Task};
+use super::tokens::Waiter;
+use super::turns::Turn;
+use super::{LinkKey, Outgoing};
+use crate::failure::Failure;
+
+/// The maximum message size of a hub that announces none.
+const DEFAULT_MAX_MESSAGE_SIZE: u64 = 1 << 20;
+
+type Reply = oneshot::Sender<Result<(), Failure>>;
+
+/// The state of a sender link, from the command to its end.
+pub(super) struct SenderLink {
+    address: String,
+    audience: String,
+    link: Option<LinkId>,
+    opened: Option<oneshot::Sender<Result<usize, Failure>>>,
+    /// Messages that are not sent yet. The producer bounds their number.
+    queue: VecDeque<(Outgoing, Reply)>,
+    /// Messages that are sent and not settled yet, by delivery id.
+    unsettled: BTreeMap<u32, Reply>,
+}
+
+impl SenderLink {
+    pub(super) fn fail(self, failure: &Failure) {
+        if let Some(opened) = self.opened {
+            opened.send(Err(failure.clone())).ok();
+        }
+        let replies = self.unsettled.into_values().chain(self.queue.into_iter().map(|(_, reply)| reply));
+        for reply in replies {
+            reply.send(Err(failure.clone())).ok();
+        }
+    }
+}
+
+impl Task {
+    pub(super) fn open_sender(
+        &mut self,
+        key: LinkKey,
+        address: &Address,
+        opened: oneshot::Sender<Result<usize, Failure>>,
+    ) {
+        if opened.is_closed() {
+            return;
+        }
+        let audience = address.audience(self.endpoint.namespace.as_str());
+        let sender = SenderLink {
+            address: address.to_string(),
+            audience: audience.clone(),
+            link: None,
+            opened: Some(opened),
+            queue: VecDeque::new(),
+            unsettled: BTreeMap::new(),
+        };
+        self.senders.insert(key, sender);
+        self.authorize(audience, Waiter::Sender(key));
+    }
+
+    pub(super) fn attach_sender(&mut self, key: LinkKey) {
+        let Some(sender) = self.senders.get_mut(&key) else { return };
+        let container = &self.endpoint.container;
+        let mut attach = Attach::sender(format!("{container}-{}", key.0), &sender.address);
+        attach.source = Some(Source::from(container));
+        attach.sender_settles = Some(SenderSettles::Unsettled);
+        attach.receiver_settles = Some(ReceiverSettles::First);
+        let connection = self.driver.connection();
+        let session = self.sessions.assign(connection, Kind::Senders, 1);
+        let link = session.and_then(|session| Some((session, connection.attach(session, attach)?)));
+        match link {
+            Some((session, link)) => {
+                sender.link = Some(link);
+                self.links.insert(link, (Owner::Sender(key), session));
+            }
+            None => {
+                if let Some(session) = session {
+                    self.sessions.link_ended(session);
+                }
+                self.end_sender(key, Failure::lost("the hub allows no more links on this connection"));
+            }
+        }
+    }
+
+    pub(super) fn on_sender_attached(&mut self, key: LinkKey, max_message_size: Option<u64>) {
+        let Some(sender) = self.senders.get_mut(&key) else { return };
+        let size = max_message_size.filter(|&size| size > 0).unwrap_or(DEFAULT_MAX_MESSAGE_SIZE);
+        if let Some(opened) = sender.opened.take() {
+            opened.send(Ok(usize::try_from(size).unwrap_or(usize::MAX))).ok();
+        }
+    }
+
+    pub(super) fn send(&mut self, key: LinkKey, message: Outgoing, reply: Reply) {
+        match self.senders.get_mut(&key) {
+            Some(sender) => {
+                sender.queue.push_back((message, reply));
+                self.pump_sender(key);
+            }
+            None => drop(reply.send(Err(Failure::lost("the link has ended")))),
+        }
+    }
+
+    /// Sends the messages of a link, unless others of its session stand in line before it.
+    pub(super) fn pump_sender(&mut self, key: LinkKey) {
+        let Some(sender) = self.senders.get(&key).filter(|sender| !sender.queue.is_empty()) else { return };
+        let link = sender.link.and_then(|link| self.links.get(&link));
+        let Some(&(_, session)) = link else { return };
+        if !self.turns.is_free(session) || self.take_turn(key) != Turn::Done {
+            self.turns.stand(key, session);
+        }
+    }
+
+    /// There may be room again: everybody in line gets a turn.
+    pub(super) fn give_turns(&mut self) {
+        let line = self.turns.take().give(|key| self.take_turn(key));
+        self.turns.put_back(line);
+    }
+
+    /// Sends as many messages of a link as it can.
+    fn take_turn(&mut self, key: LinkKey) -> Turn {
+        let Some(sender) = self.senders.get_mut(&key) else { return Turn::Done };
+        let Some(link) = sender.link else { return Turn::Done };
+        let connection = self.driver.connection();
+        let mut sent = false;
+        while let Some((message, _)) = sender.queue.front() {
+            match connection.send(link, message.format, false, &[&message.bytes]) {
+                Sent::Sent(delivery) => {
+                    let Some((_, reply)) = sender.queue.pop_front() else { break };
+                    sender.unsettled.insert(delivery, reply);
+                    sent = true;
+                }
+                // The hub grants it to this link alone, and the end of a link is an event of its own.
+                Sent::Blocked(Blocked::Credit) | Sent::Gone => break,
+                Sent::Blocked(by) => return Turn::Blocked { by, sent },
+            }
+        }
+        Turn::Done
+    }
+
+    pub(super) fn on_sender_settled(
+        &mut self,
+        key: LinkKey,
+        (first, last): (u32, u32),
+        outcome: Option<&Outcome>,
+    ) {
+        let Some(sender) = self.senders.get_mut(&key) else { return };
+        let outcome = outcome_of(outcome);
+        let mut delivery = first;
+        loop {
+            if let Some(reply) = sender.unsettled.remove(&delivery) {
+                reply.send(outcome.clone()).ok();
+            }
+            if delivery == last {
+                break;
+            }
+            delivery = delivery.wrapping_add(1);
+        }
+        self.pump_sender(key);
+    }
+
+    pub(super) fn close_sender(&mut self, key: LinkKey) {
+        let Some(sender) = self.senders.get(&key) else { return };
+        match sender.link {
+            Some(link) => self.connection().detach(link, None),
+            None => self.end_sender(key, Failure::lost("closed before it was open")),
+        }
+    }
+
+    pub(super) fn end_sender(&mut self, key: LinkKey, failure: Failure) {
+        if let Some(sender) = self.senders.remove(&key) {
+            self.turns.leave(key);
+            self.unauthorize(&sender.audience);
+            self.renew_if_unauthorized(&sender.audience, &failure);
+            sender.fail(&failure);
+        }
+    }
+}
+
+/// The result of a send, from the outcome of its delivery.
+pub(super) fn outcome_of(outcome: Option<&Outcome>) -> Result<(), Failure> {
+    match outcome {
+        // Settled without an outcome counts as accepted.
+        Some(Outcome::Accepted) | None => Ok(()),
+        Some(Outcome::Rejected(Some(error))) => Err(Failure::of_error(Some(error.clone()))),
+        Some(Outcome::Rejected(None)) => Err(Failure::refused(Refusal::new(
+            Condition::NotAllowed,
+            "the hub rejected the message without a reason",
+        ))),
+        Some(Outcome::Released | Outcome::Modified { .. }) => {
+            Err(Failure::refused(Refusal::new(Condition::ServerBusy, "the hub released the message")))
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Tests the limits of unauthenticated connections, also after their last token expired, and of log lines
+//! that peers can trigger.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ephor_amqp::connection::{Closed, Event, LinkId, Sent};
+use ephor_amqp::performative::Attach;
+use ephor_gateway::{GatewayConfig, GatewayLimits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::client::{Client, rejection, token};
+use crate::server::{HUB, JumpingClock, Server, within};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const CONDITION: &str = "amqp:resource-limit-exceeded";
+
+fn error(closed: Closed) -> (String, String) {
+    match closed {
+        Closed::ByPeer(Some(error)) => (error.condition.to_string(), error.description().to_owned()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A link for requests to `$cbs`, with credit.
+async fn requests(client: &mut Client) -> LinkId {
+    let (link, attach) = client.attach(Attach::sender("requests", "$cbs")).await.unwrap();
+    assert_eq!(attach.max_message_size, Some(64 << 10));
+    while client.connection().credit(link) == 0 {
+        client.wait(|event| matches!(event, Event::Credit { .. }).then_some(())).await;
+    }
+    link
+}
+
+#[tokio::test]
+async fn an_unauthenticated_peer_has_few_sessions_and_an_authenticated_one_many() {
+    let server = Server::start().await;
+    let mut authenticated = Client::of(&server).await;
+    for _ in 0..100 {
+        authenticated.connection().begin().unwrap();
+    }
+    authenticated.sender(HUB).await;
+    let mut unauthenticated = Client::unauthenticated(server.address).await;
+    for _ in 0..8 {
+        unauthenticated.connection().begin().unwrap();
+    }
+    let (condition, text) = error(unauthenticated.closed().await);
+    assert_eq!((&*condition, &*text), (CONDITION, "more sessions than the 8 that are allowed"));
+}
+
+#[tokio::test]
+async fn an_unauthenticated_peer_leaves_little_unfinished() {
+    let server = Server::start().await;
+    let mut unauthenticated = Client::unauthenticated(server.address).await;
+    // A request that is too large is rejected, and nothing of it is kept.
+    let link = requests(&mut unauthenticated).await;
+    let (condition, text) = rejection(unauthenticated.send(link, 0, &[0; 200_000]).await);
+    assert_eq!(condition, "amqp:link:message-size-exceeded");
+    assert!(text.contains("(65536 bytes)"), "{text}");
+    // Two incomplete requests share the same 64 KiB: the link that exceeds them is detached.
+    let mut raw = crate::raw::Raw::opened(server.address).await;
+    for handle in 0..2 {
+        raw.attach(handle, Attach::sender(format!("requests-{handle}"), "$cbs")).await;
+    }
+    raw.unfinished(0, &[0; 40_000]).await;
+    raw.unfinished(1, &[0; 40_000]).await;
+    let said = raw.read_until("Detach").await;
+    assert!(said.contains(CONDITION) && said.contains("more than 65536 bytes of deliveries"), "{said}");
+}
+
+#[tokio::test]
+async fn an_unauthenticated_peer_that_reads_no_answers_is_not_read_from() {
+    let server = Server::start().await;
+    let unread = crate::raw::Raw::opened(server.address).await;
+    // Each flow asks for an answer; together they are far more than the system can buffer.
+    let flow = crate::raw::Raw::echo();
+    let flood = flow.repeat(10_000);
+    let mut taken = 0;
+    let stuck = within(async {
+        loop {
+            match unread.stream.try_write(&flood) {
+                Ok(count) => taken += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Both ends have stopped if nothing moves while a whole authenticated connection is
+                    // opened.
+                    Client::of(&server).await;
+                    if matches!(unread.stream.try_write(&flow), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+                    {
+                        return true;
+                    }
+                }
+                Err(_) => return false,
+            }
+            if taken > 1 << 30 {
+                return false;
+            }
+        }
+    })
+    .await;
+    assert!(stuck, "{taken} bytes were taken");
+}
+
+#[tokio::test]
+async fn a_peer_whose_last_token_expired_is_unauthenticated_again() {
+    let clock = Arc::new(JumpingClock::default());
+    let limits = GatewayLimits { connections: 1, unauthenticated: 1, ..GatewayLimits::default() };
+    let config = GatewayConfig { limits, ..GatewayConfig::default() };
+    let server = Server::on(config, clock.clone()).await;
+    let mut first = Client::of(&server).await;
+    let sender = first.sender(HUB).await;
+    clock.forward(2 * HOUR);
+    assert_eq!(first.detached(sender).await.condition, "amqp:unauthorized-access");
+    // Its place is free, so it makes room for the next.
+    let mut second = Client::unauthenticated(server.address).await;
+    let long = token("RootManageSharedAccessKey", "SAS_KEY_VALUE", 4 * HOUR);
+    assert_eq!(second.put_token("sb://localhost/", &long).await.0, 202);
+    second.sender(HUB).await;
+    assert_eq!(error(first.closed().await).0, CONDITION);
+}
+
+#[tokio::test]
+async fn a_token_that_is_put_again_authenticates_again() {
+    let clock = Arc::new(JumpingClock::default());
+    let server = Server::on(GatewayConfig::default(), clock.clone()).await;
+    let mut client = Client::of(&server).await;
+    let sender = client.sender(HUB).await;
+    clock.forward(2 * HOUR);
+    client.detached(sender).await;
+    let long = token("RootManageSharedAccessKey", "SAS_KEY_VALUE", 4 * HOUR);
+    assert_eq!(client.put_token("sb://localhost/", &long).await.0, 202);
+    for _ in 0..20 {
+        client.connection().begin().unwrap();
+    }
+    client.sender(HUB).await;
+}
+
+#[tokio::test]
+async fn a_peer_of_another_protocol_gets_the_right_header_and_the_end() {
+    let server = Server::start().await;
+    for said in
+        [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\0"]
+    {
+        let mut unauthenticated = TcpStream::connect(server.address).await.unwrap();
+        unauthenticated.write_all(said).await.unwrap();
+        let mut answer = Vec::new();
+        within(unauthenticated.read_to_end(&mut answer)).await.unwrap();
+        assert_eq!(answer, b"AMQP\x00\x01\x00\x00", "{said:?}");
+    }
+}
+
+/// The log output as text.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn refusals_without_end_fill_no_log() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log =
+        tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(log.finish());
+    let server = Server::start().await;
+    let mut unauthenticated = Client::unauthenticated(server.address).await;
+    let link = requests(&mut unauthenticated).await;
+    let bad = token("RootManageSharedAccessKey", "canary", HOUR);
+    let put = ephor_wire::cbs::PutToken {
+        audience: "sb://localhost/",
+        kind: ephor_wire::cbs::TokenKind::Sas,
+        token: &bad,
+        expires_at: None,
+    };
+    let mut message = Vec::new();
+    put.write(&ephor_wire::exchange::RequestId::number(1), "replies", &mut message);
+    for _ in 0..500 {
+        while !matches!(unauthenticated.connection().send(link, 0, true, &[&message]), Sent::Sent(_)) {
+            unauthenticated
+                .wait(|event| matches!(event, Event::Credit { .. } | Event::Room).then_some(()))
+                .await;
+        }
+        unauthenticated.attach(Attach::sender("sender", HUB)).await.unwrap_err();
+    }
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("request refused") && log.contains("link refused"), "{log}");
+    let whiles = 4; // Of ten seconds each, which this cannot take.
+    assert!(log.lines().count() <= whiles * 2 * 5, "{log}");
+    assert!(!log.contains("canary") && !log.contains(&bad), "{log}");
+}
+
+#[tokio::test]
+async fn answers_that_an_unauthenticated_peer_does_not_take_are_few() {
+    let server = Server::start().await;
+    let mut unauthenticated = Client::unauthenticated(server.address).await;
+    let mut replies = Vec::new();
+    for number in 0..10 {
+        replies.push(
+            unauthenticated.attach(Attach::receiver(format!("replies-{number}"), "$cbs")).await.unwrap().0,
+        );
+    }
+    let link = requests(&mut unauthenticated).await;
+    // Refused requests are answered as well, with a long text; nobody takes the answers.
+    let refused = b"\x00\x53\x77\xa1\x04junk";
+    let mut taken = 0;
+    let error = loop {
+        while let Sent::Sent(_) = unauthenticated.connection().send(link, 0, true, &[refused]) {
+            taken += 1;
+        }
+        let event = |event: &Event| match event {
+            Event::Detached { link, error } if replies.contains(link) => Some(error.clone()),
+            Event::Credit { .. } => Some(None),
+            _ => None,
+        };
+        if let Some(error) = unauthenticated.wait(event).await {
+            break error;
+        }
+        assert!(taken < 1_000, "all of them wait");
+    };
+    assert_eq!(error.condition.to_string(), CONDITION);
+    assert!(error.description().contains("wait for credit on this link"), "{error}");
+}

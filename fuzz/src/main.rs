@@ -102,8 +102,13 @@ fn play_by_time(arguments: &Arguments, targets: &[Target]) -> Result<usize, Stri
             continue;
         }
         let played = play(vec![*target], arguments.from, Limit::Cpu(time))?;
+        let cut = if played.cpu < time && played.failures == 0 {
+            format!(", ended early: {:.0} s of CPU were asked for", time.as_secs_f64())
+        } else {
+            String::new()
+        };
         println!(
-            "{}: {} cases, {:.0} s of CPU in {:.0} s, {} failures",
+            "{}: {} cases, {:.0} s of CPU in {:.0} s, {} failures{cut}",
             target.name,
             played.cases,
             played.cpu.as_secs_f64(),

@@ -14,9 +14,10 @@ use rustix::time::{ClockId, clock_gettime};
 const ROUND: u64 = 1_000;
 /// The number of failures after which the run stops.
 const ENOUGH_FAILURES: usize = 10;
-/// The maximum wall time, as a multiple of the CPU time: other programs may take the CPU, or a conversation
-/// may wait for answers.
-const MAX_WALL_TIMES: u32 = 2;
+/// The maximum wall time, as a multiple of the CPU time: other programs may take the CPU.
+const MAX_WALL_TIMES: u32 = 8;
+/// The number of conversations on each core at a time: each of them waits for answers most of the time.
+const CONVERSATIONS_PER_CORE: usize = 8;
 /// The interval between two progress reports.
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -54,10 +55,10 @@ struct Play {
 /// Runs these targets, from this case on.
 pub(crate) fn play(targets: Vec<Target>, from: u64, limit: Limit) -> Result<Played, String> {
     let play = Play::new(targets, from, limit)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let per_core = if play.targets.iter().all(Target::is_conversation) { CONVERSATIONS_PER_CORE } else { 1 };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..std::thread::available_parallelism().map_or(1, usize::from))
-            .map(|_| scope.spawn(|| play.work()))
-            .collect();
+        let workers: Vec<_> = (0..cores * per_core).map(|_| scope.spawn(|| play.work())).collect();
         let mut shown = Duration::ZERO;
         while workers.iter().any(|worker| !worker.is_finished()) {
             std::thread::park_timeout(Duration::from_millis(50));

@@ -129,7 +129,7 @@ pub enum PartitionError {
 #[non_exhaustive]
 pub enum HostError {
     /// A store call did not succeed.
-    #[error("store: {operation} failed, the store has been failing for {failing_for:?}: {error}")]
+    #[error("store: {operation} failed, the store {}: {error}", since_when(*failing_for))]
     Store {
         /// The operation of the store.
         operation: &'static str,
@@ -266,7 +266,7 @@ pub enum HostError {
     #[error(
         "partition {partition}: stopped by itself, its lease was not renewed in time{}",
         store_failing_for.map_or_else(String::new, |time| format!(
-            "; the store has been failing for {time:?}, and work resumes when it is back"
+            "; the store {}, and work resumes when it is back", since_when(time)
         ))
     )]
     SelfFenced {
@@ -361,6 +361,14 @@ pub(crate) fn another_hub(ours: &ReadHub, host: &HostId, theirs: &ReadHub) -> St
          store or consumer group",
         ours.endpoint, ours.log, theirs.endpoint, theirs.log
     )
+}
+
+/// How long a store has been failing, in words.
+fn since_when(failing_for: Duration) -> String {
+    match failing_for.as_secs() {
+        0 => "has just begun to fail".to_owned(),
+        seconds => format!("has been failing for {seconds} s"),
+    }
 }
 
 #[cfg(test)]

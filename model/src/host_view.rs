@@ -102,7 +102,11 @@ impl Protocol {
             let then = NOW.before(ticks(ago));
             tracker.observe(&self.view(plan_input, stale, ago, &id, &number), then, then);
         }
-        let liveness = tracker.observe(&view, NOW, NOW);
+        let mut liveness = tracker.observe(&view, NOW, NOW);
+        // The planted bug: goes by its own clock, which is a lease ahead of the store's.
+        if !self.rules.ages_are_the_stores {
+            liveness.expired = view.leases.iter().filter(|l| l.owner.is_some()).map(|l| l.partition).collect();
+        }
         let partitions: Vec<PartitionId> = (0..self.bounds.partitions).map(Step::id).collect();
         let mut fleet = Fleet::read(&view, &liveness, &partitions, ticks(OVERDUE), &self.rules);
         let mut host_view = HostView::default();
@@ -182,10 +186,6 @@ impl Protocol {
                     seen.version = LeaseVersion::revision(u64::from(ago));
                 }
                 seen.partition = number(partition);
-                // The planted bug: uses its own clock, which is a lease ahead, instead of the store's.
-                if !self.rules.ages_are_the_stores {
-                    seen.age += ticks(LEASE);
-                }
                 seen.owner = rename(lease.and_then(|lease| lease.owner));
                 seen.previous_owner = rename(lease.and_then(|lease| lease.previous_owner));
                 seen.successor = rename(lease.and_then(|lease| lease.successor));

@@ -335,12 +335,10 @@ impl Manager {
             self.liveness_tracker.store_unreachable(received);
             return None;
         };
-        let liveness = if shared.rules.ages_are_the_stores {
-            self.liveness_tracker.observe(&view, sent, received)
-        } else {
-            let aged = planted::ages_by_our_clock(&view, shared.environment.wall());
-            self.liveness_tracker.observe(&aged, sent, received)
-        };
+        let mut liveness = self.liveness_tracker.observe(&view, sent, received);
+        if !shared.rules.ages_are_the_stores {
+            planted::expire_by_our_clock(&mut liveness, &view, shared.environment.wall());
+        }
         if liveness.skewed {
             shared.reporter.report(&HostError::ClockSkew);
         }

@@ -4,6 +4,7 @@
 //! Nothing here runs while all [`Rules`](ephor_core::rules::Rules) are kept. Bugs that take only a
 //! few words are written where the rule is checked.
 
+use ephor_core::expiry::Liveness;
 use ephor_core::handover::Ask;
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
@@ -16,14 +17,11 @@ use ephor_core::time::Timestamp;
 use super::renewer::served;
 use super::shared::HostShared;
 
-/// The bug: takes our wall clock for the store's clock.
-pub(super) fn ages_by_our_clock(view: &View, wall: Timestamp) -> View {
-    let mut view = view.clone();
-    for lease in &mut view.leases {
-        let renewed_at = view.at - lease.age;
-        lease.age = wall.since(renewed_at);
-    }
-    view
+/// The bug: takes our wall clock for the store's clock, whatever we saw before.
+pub(super) fn expire_by_our_clock(liveness: &mut Liveness, view: &View, wall: Timestamp) {
+    let age = |lease: &Lease| wall.since(view.at - lease.age);
+    let old = |lease: &&Lease| lease.owner.is_some() && lease.duration.is_some_and(|lasts| age(lease) >= lasts);
+    liveness.expired = view.leases.iter().filter(old).map(|lease| lease.partition).collect();
 }
 
 /// The bug: trusts the partition's properties about its end, and rewinds a checkpoint beyond it.

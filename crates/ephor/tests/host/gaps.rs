@@ -2,6 +2,7 @@
 //! processor.
 
 use crate::common::ledger::{Ledger, P0, What, seconds, send, start, until_finished};
+use crate::recorder::{Call, Recorder};
 use ephor::{EventProcessorOptions, OnInvalidPosition};
 use ephor_testkit::TestFleet;
 
@@ -66,6 +67,23 @@ async fn while_gaps_go_on_only_summaries_come_and_none_is_left_untold_at_the_end
     until_finished(&fleet, &ledger, P0, last + 4).await;
     let reports = ledger.reports("Partition");
     assert!(reports.iter().any(|report| report.text.contains("2 events are gone")), "{reports:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn gaps_are_reported_while_an_event_after_them_fails() {
+    let mut fleet = TestFleet::new(1).unwrap();
+    send_with_gaps(&fleet, 50);
+    let fails = |call: &Call| matches!(call, Call::Batch(events) if events == &[150]);
+    let recorder =
+        Recorder::scripted(
+            move |_, call| async move { if fails(&call) { Err("poison".into()) } else { Ok(()) } },
+        );
+    let options = EventProcessorOptions { on_error: recorder.on_error(), ..Default::default() };
+    fleet.start("a", |host| host.options(options).processor(recorder.make())).await.unwrap();
+    fleet.pass(seconds(120)).await;
+    assert_eq!(recorder.finished(0).last(), Some(&147));
+    let summary = "80 more events are gone in 40 gaps from 31 to 149";
+    assert!(recorder.report_texts().iter().any(|text| text.contains(summary)), "{:#?}", recorder.report_texts());
 }
 
 /// The number of events that a report says are gone.

@@ -46,9 +46,9 @@ impl Manager {
         let store = &shared.store;
         let retire =
             async { store.call("retire", None, store.store().retire(store.group(), &shared.me)).await };
-        // If it fails, the record ages and is removed later.
-        reporter.catch_panics("manager", retire).await;
-        if asked {
+        // If it fails, the record ages and is removed later, and the store would not answer the next call either.
+        let left = reporter.catch_panics("manager", retire).await.is_some_and(|retired| retired.is_ok());
+        if asked && left {
             reporter.catch_panics("manager", self.release_late_handovers()).await;
         }
         std::mem::take(&mut self.report)
@@ -129,7 +129,10 @@ impl Manager {
                 }
             }
         }
-        self.release_unconfirmed().await;
+        if !self.release_unconfirmed().await {
+            // A store that confirms nothing does not answer a scan either.
+            return;
+        }
         // A partition may have been handed to us while we were leaving.
         let time_is_up =
             shared.environment.sleep_until(shared.now() + shared.manager.store_timeout.saturating_mul(2));
@@ -146,8 +149,8 @@ impl Manager {
     }
 
     /// Releases the partitions whose first release had no answer. Gives the rest up once the store has not confirmed any
-    /// for the time of two calls.
-    async fn release_unconfirmed(&mut self) {
+    /// for the time of two calls. False if some were given up.
+    async fn release_unconfirmed(&mut self) -> bool {
         let shared = self.shared.clone();
         let mut left: BTreeSet<PartitionId> =
             self.unconfirmed.iter().map(|(partition, ..)| *partition).collect();
@@ -174,7 +177,9 @@ impl Manager {
             }
         }
         self.unconfirmed.clear();
+        let confirmed = left.is_empty();
         left.into_iter().for_each(|partition| self.abandon(partition));
+        confirmed
     }
 
     /// Notes that the release of this partition is unconfirmed: its lease expires.

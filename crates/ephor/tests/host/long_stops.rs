@@ -227,6 +227,30 @@ async fn a_stop_whose_releases_hang_takes_no_longer_with_many_partitions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_does_not_ask_a_store_that_confirms_nothing() {
+    let (mut fleet, store) = fleet(4, true);
+    fleet.start("a", |host| host.for_each_event(|_, _| async { Ok(()) })).await.unwrap();
+    fleet.until("all are owned", || fleet.snapshot("a").partitions.len() == 4).await.unwrap();
+    store.trouble(Op::Release, Trouble::Hangs);
+    let mut views = None;
+    let mut stop = Box::pin(fleet.host("a").stop(SECOND));
+    let report = loop {
+        tokio::select! {
+            biased;
+            report = &mut stop => break report.unwrap(),
+            () = tokio::time::sleep(SECOND) => {
+                // The second release of each has begun.
+                if store.calls(Op::Release) == 8 {
+                    views.get_or_insert(store.calls(Op::View));
+                }
+            }
+        }
+    };
+    assert_eq!(report.abandoned.len(), 4);
+    assert_eq!(views, Some(store.calls(Op::View)), "no scan after that");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_host_that_is_told_to_stop_claims_nothing_more() {
     let (mut fleet, store) = fleet(256, true);
     store.trouble(Op::Claim, Trouble::Hangs);

@@ -266,7 +266,11 @@ impl Judge {
             let ours = facts.epoch == caller.epoch && facts.owner.as_ref() == Some(&caller.host);
             let exempt = self.is_exempt(
                 Check::CheckpointAnswer,
-                [(Exemption::PartitionLost, !ours), (Exemption::Unhealthy, !healthy)],
+                [
+                    (Exemption::PartitionLost, !ours),
+                    (Exemption::Unhealthy, !healthy),
+                    (Exemption::SaveUndone, facts.save_undone),
+                ],
             );
             match answer {
                 Checkpointed::Saved(checkpoint) | Checkpointed::Unchanged(checkpoint) => {

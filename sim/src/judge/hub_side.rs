@@ -21,7 +21,10 @@ impl Judge {
             let exempt = self.is_exempt(
                 Check::ReaderEpoch,
                 [
-                    (Exemption::StoreRestored, state.in_restore_grace(now)),
+                    (
+                        Exemption::StoreRestored,
+                        state.in_restore_grace(now) || state.slept_through_restore(machine, now),
+                    ),
                     (Exemption::TimeFault, !state.time_passed_normally(machine, now)),
                 ],
             );

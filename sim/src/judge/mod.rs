@@ -291,6 +291,7 @@ impl Judge {
         state.last_change = now;
         for (partition, facts) in &mut state.partitions {
             let (owner, epoch, position) = copy.0.get(partition).cloned().unwrap_or_default();
+            facts.save_undone |= facts.stored_position != position;
             (facts.owner, facts.epoch, facts.begun, facts.stored_position) = (owner, epoch, epoch, position);
             facts.last_seek_epoch = facts.last_seek_epoch.min(epoch);
             // A seek that is newer than the copy is undone with it.

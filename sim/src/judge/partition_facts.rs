@@ -129,6 +129,8 @@ pub(super) struct PartitionFacts {
     pub(super) granted: BTreeMap<Epoch, Grant>,
     /// The position at which the stored checkpoint lets reading resume.
     pub(super) stored_position: Option<LogPosition>,
+    /// True if a restore of the store undid the last save of the present owner.
+    pub(super) save_undone: bool,
     pub(super) read_progress: BTreeMap<Epoch, ReadProgress>,
     pub(super) call: Option<Call>,
     /// The epoch of the other reader that each machine was last told of by the hub.

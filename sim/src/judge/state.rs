@@ -238,6 +238,13 @@ impl JudgeState {
         self.restored_at.is_some_and(|at| now.since(at) < RESTORE_GRACE)
     }
 
+    /// Exempts an owner that slept while the store was restored, for 60 s from its waking: it acts on what the
+    /// store has forgotten, as the others did after the restore.
+    pub(super) fn slept_through_restore(&self, machine: Machine, now: Monotonic) -> bool {
+        let woke_at = self.machines.get(&machine).copied().unwrap_or_default().time_fault_until;
+        self.restored_at.is_some_and(|at| woke_at > at) && now.since(woke_at) < RESTORE_GRACE
+    }
+
     /// Exempts a host whose epoch a restored store has given to another host, too, for 60 s after the
     /// restore: its calls are not compared with the progress of the present owner.
     pub(super) fn epoch_was_reissued(&self, caller: &Caller, now: Monotonic) -> bool {

@@ -122,6 +122,7 @@ impl Judge {
                 }
             }
             facts.stored_position = Some(LogPosition { log_generation, next });
+            facts.save_undone = false;
         }
         for (promise, what) in violations {
             self.report_violation(promise, Some(partition), what);
@@ -167,8 +168,9 @@ impl Judge {
             let restore_grace = state.in_restore_grace(self.handle.now());
             let facts = state.partitions.entry(partition).or_default();
             let settles = given && settled;
-            if settles && !self.is_exempt(Check::SettledIsSaved, [(Exemption::StoreRestored, restore_grace)])
-            {
+            let exemptions =
+                [(Exemption::StoreRestored, restore_grace), (Exemption::SaveUndone, facts.save_undone)];
+            if settles && !self.is_exempt(Check::SettledIsSaved, exemptions) {
                 violations.extend(not_settled(facts));
             }
             // A partition that was released because nobody served it may be settled all the same.
@@ -180,6 +182,7 @@ impl Judge {
                     violations.push((Promise::OneOwner, what));
                 }
                 facts.epoch = facts.epoch.max(change.epoch);
+                facts.save_undone = false;
                 if matches!(change.reason, ChangeReason::Sought { .. }) {
                     carry_out_seek(facts, present, change.epoch);
                 }

@@ -17,6 +17,8 @@ use super::FaultySource;
 const MAX_ATTEMPTS: u32 = 4;
 /// The pause before an attempt, for each attempt before it.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The longest time for an attempt: its answer may be lost.
+const ATTEMPT_TIME: Duration = Duration::from_secs(10);
 
 /// The result of an attempt: a receiver, an error after which another attempt may help, or the last error.
 type Attached = Result<Box<dyn Receiver>, (ReceiveError, bool)>;
@@ -91,8 +93,8 @@ impl ReattachingReceiver {
         let (source, log) = (self.source.clone(), self.log.clone());
         let request = OpenRequest { start, ..self.request.clone() };
         let at = source.network.handle.now() + PAUSE * (self.failures - 1);
-        Box::pin(async move {
-            source.network.handle.sleep_until(at).await;
+        let handle = source.network.handle.clone();
+        let attempt = async move {
             let receiver = source.open_once(request).await.map_err(|error| match error {
                 OpenError::Refused { epoch, by, message } => {
                     (ReceiveError::Disconnected { epoch, by, message }, false)
@@ -106,6 +108,16 @@ impl ReattachingReceiver {
                 return Err((SourceError::Unavailable(what.into()).into(), false));
             }
             Ok(receiver)
+        };
+        Box::pin(async move {
+            handle.sleep_until(at).await;
+            tokio::select! {
+                biased;
+                attached = attempt => attached,
+                () = handle.sleep(ATTEMPT_TIME) => {
+                    Err((SourceError::Unavailable("no answer from the hub".into()).into(), true))
+                }
+            }
         })
     }
 }

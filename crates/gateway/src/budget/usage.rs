@@ -24,10 +24,10 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// The bytes that only the peer can end, and the time since which it has not. Output counts if it has
-    /// waited since `stale` or for longer.
-    pub(super) fn kept_by_peer(&self, stale: Monotonic) -> (usize, Option<Monotonic>) {
+    /// waited since `stale` or for longer, or in any case without a time.
+    pub(super) fn kept_by_peer(&self, stale: Option<Monotonic>) -> (usize, Option<Monotonic>) {
         match self.output_since {
-            Some(since) if since <= stale => {
+            Some(since) if stale.is_none_or(|stale| since <= stale) => {
                 let oldest = self.since.map_or(since, |other| other.min(since));
                 (self.unended + self.output, Some(oldest))
             }

@@ -5,18 +5,37 @@
 //!                                      └──── and its peer has ended nothing for longest ──► it is closed
 //! ```
 //!
-//! Most of what a connection buffers shrinks by itself: events reach the disk, and output is read. A
-//! connection that buffers more than its part of a used-up budget has to wait: nothing more is read from it
-//! until there is room, and nothing more is put into its output. Some memory shrinks only when the peer goes
-//! on, and that may never happen: deliveries that have not ended, in either direction, answers that the peer
-//! does not take (*unended*), and output of which it has not read a tenth for [`STALE_AFTER`]. So when the
-//! budget is used up and these take at least half of it, the connection with the oldest is closed, among
-//! those that keep at least their part in this way.
+//! A connection that waits is not read from, and nothing more is put into its output. Whether it has to wait
+//! depends on what all connections buffer together, and on what it buffers itself. Its *part* is the budget
+//! divided by the number of connections that count.
 //!
-//! A connection that keeps no more than one message and one read of the log ([`ONE_OF_EACH`]) waits for nobody
-//! when the budget is used up: a quarter of the budget is set aside for all of these. When that is used up,
-//! too, output of any age costs its connection. A connection that buffers no more than [`LITTLE`], and less
-//! than its part, never waits and is never closed, however much the others buffer.
+//! ```text
+//!  all together:                  0 ──────────► budget ──────────► budget + a quarter ────►
+//!
+//!  a connection that buffers
+//!   less than UNCOUNTED            is not counted, and goes on
+//!   at most LITTLE and its part    goes on        goes on            goes on
+//!   at most ONE_OF_EACH or its     goes on        goes on            waits
+//!    part (a modest connection)
+//!   more                           goes on        waits              waits
+//! ```
+//!
+//! Most of what a connection buffers shrinks by itself: events reach the disk, and output is read. Some shrinks
+//! only when the peer goes on, which may never happen: deliveries that have not ended, in either direction,
+//! answers that the peer does not take, and output that it does not read. This memory is *kept by the peer*:
+//!
+//! ```text
+//!                                  budget ──────────► budget + a quarter ────►
+//!  deliveries and answers
+//!   of a modest connection         after 5 s          at any age
+//!   of another                     at any age         at any age
+//!  output                          after 5 s          at any age
+//! ```
+//!
+//! When the budget is used up, the connection that has kept memory for longest is closed, among those that keep
+//! at least their part in this way. Nobody who keeps less is closed. So what they keep is subtracted from the
+//! budget first, and connections are closed only while those that can be closed keep at least half of the rest.
+//! Otherwise most of the rest shrinks by itself, and is waited for.
 
 mod state;
 mod usage;

@@ -154,34 +154,43 @@ impl State {
         self.searched = Some(Search { again_at: now + SEARCH_EVERY, left: self.staying() + wanted });
     }
 
-    /// Evicts connections until the others use less than `enough`, or until those that only their peers can end
-    /// take less than half of the budget. The oldest goes first, among those that keep at least their part in
-    /// this way. Well-behaved peers end the deliveries that they begin, and read what they asked for. Output
-    /// counts that has waited since `stale`, or all of it without a time.
+    /// Evicts connections until the others use less than `enough`, the oldest first. It can close only those
+    /// that keep at least their part, and does so only while they keep at least half of what the others leave
+    /// of the budget: otherwise most of that shrinks by itself. `stale` is the time since which memory has
+    /// been kept that counts; without it, all counts.
     fn evict_until(&mut self, enough: usize, stale: Option<Monotonic>) {
         if self.staying() < enough {
             return;
         }
         let part = self.part();
-        let (mut kept, mut candidates) = (0, Vec::new());
+        let (mut closable, mut protected, mut candidates) = (0, 0, Vec::new());
         for (number, holder) in self.holders.iter().filter(|(_, holder)| !holder.leaving) {
-            let (bytes, since) = holder.usage.kept_by_peer(stale);
-            kept += bytes;
+            // A modest connection may just be sending a message, which is no reason to close it while there
+            // is room for it.
+            let unended_stale = stale.filter(|_| self.is_modest(holder.usage.bytes));
+            let (bytes, since) = holder.usage.kept_by_peer(unended_stale, stale);
             if bytes >= part {
+                closable += bytes;
                 candidates.push((since, Reverse(bytes), *number));
+            } else {
+                protected += bytes;
             }
         }
         #[cfg(test)]
         {
             self.visited += self.holders.len();
         }
+        let half = self.max.saturating_sub(protected) / 2;
+        if closable < half {
+            return;
+        }
         candidates.sort_unstable();
         for (_, Reverse(bytes), number) in candidates {
-            if self.staying() < enough || kept < self.max / 2 {
+            if self.staying() < enough || closable < half {
                 return;
             }
             let Some(holder) = self.holders.get_mut(&number) else { continue };
-            kept -= bytes;
+            closable -= bytes;
             holder.leaving = true;
             self.leaving += holder.usage.bytes;
             holder.evicted.notify_one();

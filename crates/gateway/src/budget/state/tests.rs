@@ -1,12 +1,12 @@
-//! Tests what a search for connections to evict costs.
+//! Tests which connections are evicted, and what a search for them costs.
 
 use std::net::Ipv4Addr;
 
 use futures_util::FutureExt;
 
 use super::*;
-
 const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
 
 fn at(seconds: u64) -> Monotonic {
     Monotonic::default() + Duration::from_secs(seconds)
@@ -18,6 +18,10 @@ const NOBODY: [usize; 0] = [];
 
 fn working(bytes: usize) -> Usage {
     Usage { bytes, ..Usage::default() }
+}
+
+fn unended(bytes: usize, since: u64) -> Usage {
+    Usage { bytes, unended: bytes, since: Some(at(since)), ..Usage::default() }
 }
 
 fn unread(bytes: usize, since: u64) -> Usage {
@@ -50,6 +54,80 @@ impl Connections {
         self.state.evict(0, at(seconds));
         let goes = |number: &usize| self.evicted[*number].notified().now_or_never().is_some();
         (0..self.evicted.len()).filter(goes).collect()
+    }
+}
+
+/// Numbers that look random, and are the same in each run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+#[test]
+fn what_others_keep_within_their_part_costs_nobody_its_connection() {
+    // Together they keep 480 KiB for long, and each less than its part of 45 KiB.
+    let crowd = (0..20).map(|_| unended(24 * KIB, 1));
+    // Most of the rest is on its way to the disk.
+    let rest = [working(460 * KIB), unended(60 * KIB, NOW - 10)];
+    let mut connections = Connections::new(1_000 * KIB, crowd.chain(rest));
+    assert_eq!(connections.state.used, 1_000 * KIB);
+    assert_eq!(connections.evict(NOW), NOBODY, "closing it would free a tenth of what is kept");
+    // Without the crowd it is the same.
+    let mut connections = Connections::new(520 * KIB, rest);
+    assert_eq!(connections.evict(NOW), NOBODY);
+}
+
+#[test]
+fn somebody_goes_although_most_of_what_is_kept_is_within_the_parts_of_others() {
+    // Nothing gets less by itself, and those who may be closed keep less than half of the budget.
+    let within = (0..20).map(|_| unread(39 * KIB, NOW - 3));
+    let beyond = (0..5).map(|number| unread(96 * KIB, NOW - 2 - number));
+    let mut connections = Connections::new(1_000 * KIB, within.chain(beyond));
+    assert!(connections.state.used >= connections.state.end());
+    assert_eq!(connections.evict(NOW), [24], "the oldest, and then there is room for modest connections");
+    assert_eq!(connections.evict(NOW + 10), [22, 23], "now their output is stale");
+    assert!(connections.state.staying() < 1_000 * KIB);
+}
+
+#[test]
+fn a_modest_sender_is_not_closed_while_there_is_room_for_it() {
+    let crowd = (0..470).map(|_| unended(64 * KIB, 1));
+    let senders = (0..3).map(|number| unended(MIB, NOW - 1 - number));
+    let mut connections = Connections::new(32 * MIB, crowd.chain(senders));
+    assert!(connections.state.used >= 32 * MIB && !connections.state.must_wait(MIB, 64 * KIB));
+    assert_eq!(connections.evict(NOW), NOBODY);
+    // Two of them do not go on.
+    connections.set(470, unended(MIB, NOW - 6));
+    connections.set(471, unended(MIB, NOW - 7));
+    assert_eq!(connections.evict(NOW + 1), [471], "the oldest");
+}
+
+#[test]
+fn memory_that_only_peers_can_end_always_gets_less_and_nobody_is_closed_within_its_part() {
+    let mut numbers = Numbers(17);
+    for round in 0..300 {
+        let (count, most) = (1 + numbers.below(120), 17 + numbers.below(400));
+        let usages: Vec<_> = (0..count)
+            .map(|_| match numbers.below(2) {
+                0 => unended((16 + numbers.below(most)) * KIB, numbers.below(900) as u64),
+                _ => unread((16 + numbers.below(most)) * KIB, numbers.below(900) as u64),
+            })
+            .collect();
+        let mut connections = Connections::new(1_000 * KIB, usages.iter().copied());
+        for search in 0..count as u64 + 1 {
+            let part = connections.state.part();
+            let gone = connections.evict(NOW + search);
+            for number in gone {
+                let kept = usages[number].bytes;
+                assert!(kept >= part, "round {round}: {kept} bytes are within the part of {part}");
+                connections.set(number, Usage::default());
+            }
+        }
+        assert!(connections.state.used < 1_000 * KIB, "round {round}: {} bytes", connections.state.used);
     }
 }
 

@@ -36,6 +36,13 @@
 //! at least their part in this way. Nobody who keeps less is closed. So what they keep is subtracted from the
 //! budget first, and connections are closed only while those that can be closed keep at least half of the rest.
 //! Otherwise most of the rest shrinks by itself, and is waited for.
+//!
+//! Connections that buffer little come on top of the budget, and so does what a connection buffers in one turn
+//! of its task, because it learns only at its end that it has to wait. So all together buffer at most
+//!
+//! ```text
+//! budget + a quarter + connections × (UNCOUNTED + LITTLE + one turn)
+//! ```
 
 mod state;
 mod usage;

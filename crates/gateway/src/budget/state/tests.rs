@@ -1,10 +1,11 @@
-//! Tests which connections are evicted, and what a search for them costs.
+//! Tests which connections are evicted, what a search for them costs, and the bound of all connections.
 
 use std::net::Ipv4Addr;
 
 use futures_util::FutureExt;
 
 use super::*;
+use crate::config::{DEFAULT_BUFFERED_BYTES, DEFAULT_CONNECTIONS};
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
@@ -55,6 +56,11 @@ impl Connections {
         let goes = |number: &usize| self.evicted[*number].notified().now_or_never().is_some();
         (0..self.evicted.len()).filter(goes).collect()
     }
+}
+
+/// The most that all connections buffer together, if each adds at most `step` bytes in a turn.
+fn bound(max: usize, connections: usize, step: usize) -> usize {
+    max + max / 4 + connections * (UNCOUNTED + LITTLE + step)
 }
 
 /// Numbers that look random, and are the same in each run.
@@ -151,4 +157,36 @@ fn a_search_that_found_nobody_is_not_repeated_at_every_report() {
     // More is used than at the last search, and it is kept by peers.
     connections.set(7, unread(COUNT * 10 * KIB, NOW));
     assert_eq!(connections.evict(NOW), [7]);
+}
+
+#[test]
+fn all_connections_together_stay_within_the_bound_whatever_they_do() {
+    for (max, count, step) in [(32 * MIB, 50, 256 * KIB), (32 * MIB, 2_000, 16 * KIB), (MIB, 300, 64 * KIB)] {
+        let (mut numbers, mut largest) = (Numbers(count as u64), 0);
+        let mut connections = Connections::new(max, (0..count).map(|_| working(0)));
+        let (mut bytes, mut reported, mut waits) = (vec![0; count], vec![0_usize; count], vec![false; count]);
+        for round in 0..200 {
+            // All that may go on buffer more before any of them reports it.
+            for number in (0..count).filter(|number| !waits[*number]) {
+                bytes[number] += numbers.below(step + 1);
+            }
+            let all = bytes.iter().sum::<usize>();
+            assert!(all <= bound(max, count, step), "round {round}: {all} bytes of {count} connections");
+            largest = largest.max(all);
+            // The disk and the peers take something from some of them, and less and less.
+            if round < 100 {
+                (0..count / 10).for_each(|_| bytes[numbers.below(count)] /= 2);
+            }
+            for number in 0..count {
+                if waits[number] || bytes[number].abs_diff(reported[number]) >= UNCOUNTED {
+                    reported[number] = if bytes[number] < UNCOUNTED { 0 } else { bytes[number] };
+                    connections.set(number, working(reported[number]));
+                    waits[number] = connections.state.must_wait(reported[number], 0);
+                }
+            }
+        }
+        assert!(largest > connections.state.end(), "those who buffer little come on top: {largest} bytes");
+    }
+    // As the configuration says.
+    assert_eq!(bound(DEFAULT_BUFFERED_BYTES, DEFAULT_CONNECTIONS, 0), 640 * MIB);
 }

@@ -117,8 +117,9 @@ fn address(given: &str) -> Result<SocketAddr, String> {
 }
 
 /// Parses a host name for a certificate: an address, or labels of letters, digits, hyphens and underscores
-/// with dots between.
+/// with dots between. The dot at the end of a complete name is left out, because certificates have none.
 fn host_name(given: &str) -> Result<String, String> {
+    let given = given.strip_suffix('.').unwrap_or(given);
     let is_label = |label: &str| {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         (1..=63).contains(&label.len()) && !label.starts_with('-') && label.bytes().all(known)

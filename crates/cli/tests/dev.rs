@@ -243,10 +243,12 @@ fn a_certificate_for_other_machines_has_a_name_that_they_can_verify() {
     fails(&[], "add --name HOST with the name or address by which clients reach this machine");
     fails(&["--name", "0.0.0.0"], "such as hub.example or 10.0.0.7");
     fails(&["--name", "../hub"], "such as hub.example or 10.0.0.7");
+    fails(&["--name", "hub.."], "such as hub.example or 10.0.0.7");
+    fails(&["--name", "localhost."], "add --name HOST with the name or address by which clients reach this");
     fails(&["--cert", "own.pem"], "--cert-key");
 
     let dev =
-        Dev::start(here, &[&everywhere[..], &["--name", "Hub.example", "--name", "127.0.0.7"]].concat());
+        Dev::start(here, &[&everywhere[..], &["--name", "Hub.example.", "--name", "127.0.0.7"]].concat());
     let port = dev.value("amqps ").rsplit(':').next().unwrap();
     assert!(dev.banner().contains(&format!("Endpoint=sb://hub.example:{port};")), "{}", dev.banner());
     let pem = dev.value("trust").split(',').next().unwrap();

@@ -2,7 +2,8 @@
 //!
 //! AMQP credit counts messages; a prefetch is also bounded in bytes. The typical size of recent events turns
 //! bytes into a number of events. It grows with the first large event, shrinks slowly, and starts large, so
-//! that a new link asks for few events until it has seen some.
+//! that a new receiver asks for few events until it has seen some. A link that replaces another continues with
+//! the size that is known.
 
 /// The number of events that the byte bound is assumed to hold before any has been seen.
 const FIRST_EVENTS: usize = 32;
@@ -14,7 +15,7 @@ const SHRINK: usize = 16;
 /// may wait; beyond this many times the prefetch, the link is reattached.
 const MAX_BYTES_FACTOR: usize = 4;
 
-/// The bounds of one link, and the typical size of its events.
+/// The bounds of a receiver, and the typical size of its events.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     max_events: usize,

@@ -131,6 +131,11 @@ impl DeliveryQueue {
     pub(crate) fn is_abandoned(&self) -> bool {
         self.state().abandoned
     }
+
+    /// The flow control, for the next link of the receiver.
+    pub(crate) fn credit(&self) -> Credit {
+        self.state().credit.clone()
+    }
 }
 
 impl State {

@@ -102,7 +102,8 @@ pub(crate) struct RemoteReceiver {
     partition: PartitionId,
     /// The specification of the next link, including its start position.
     spec: ReceiverSpec,
-    prefetch: (usize, usize),
+    /// The flow control of the next link, which knows the size of the events of the links before it.
+    credit: Credit,
     state: State,
     /// The id of the log that it reads; none before the first check, or if the hub does not tell.
     log: Option<LogId>,
@@ -121,16 +122,16 @@ impl RemoteReceiver {
         shared: Arc<Shared>,
         partition: PartitionId,
         spec: ReceiverSpec,
-        prefetch: (usize, usize),
+        credit: Credit,
         log: Option<LogId>,
     ) -> Self {
-        let state = attach(&shared, partition, &spec, prefetch);
+        let state = attach(&shared, partition, &spec, &credit);
         Self {
             log,
             shared,
             partition,
             spec,
-            prefetch,
+            credit,
             state,
             failures: 0,
             stale_links: StaleLinks::default(),
@@ -168,7 +169,7 @@ impl RemoteReceiver {
                 State::Ended(failure) => return Poll::Ready(Some(failure.clone())),
                 State::Waiting { until } => {
                     ready!(until.as_mut().poll(context));
-                    self.state = attach(&self.shared, self.partition, &self.spec, self.prefetch);
+                    self.state = attach(&self.shared, self.partition, &self.spec, &self.credit);
                 }
                 State::Checking { link, log } => {
                     if let Poll::Ready(failure) = link.queue.poll_ended(context) {
@@ -219,6 +220,7 @@ impl RemoteReceiver {
         // Only an existing link can fail.
         let Some(link) = self.state.link() else { return };
         self.failures = link.connection.failures_after(self.failures);
+        self.credit = link.queue.credit();
         let until = Box::pin(sleep_until(self.shared.next_attempt(&link.connection, self.failures)));
         tracing::debug!(
             partition = %self.partition, failures = self.failures, reason = %failure, "receiver waits to reattach"
@@ -296,7 +298,7 @@ impl RemoteReceiver {
         let at_once = self.failures == 0 && failure.class() == Class::Reopen && self.reattaches();
         self.wait_after(failure);
         if at_once {
-            self.state = attach(&self.shared, self.partition, &self.spec, self.prefetch);
+            self.state = attach(&self.shared, self.partition, &self.spec, &self.credit);
         }
         self.error_to_return(failure.clone())
     }
@@ -336,9 +338,9 @@ impl RemoteReceiver {
 }
 
 /// Requests a link.
-fn attach(shared: &Shared, partition: PartitionId, spec: &ReceiverSpec, prefetch: (usize, usize)) -> State {
+fn attach(shared: &Shared, partition: PartitionId, spec: &ReceiverSpec, credit: &Credit) -> State {
     let connection = shared.connection(Some(partition));
-    let queue = DeliveryQueue::new(Credit::new(prefetch.0, prefetch.1));
+    let queue = DeliveryQueue::new(credit.clone());
     let key = LinkKey::new();
     connection.post(Command::Receive {
         key,

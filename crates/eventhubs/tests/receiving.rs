@@ -234,6 +234,18 @@ async fn no_more_comes_than_was_asked_for() {
 }
 
 #[tokio::test]
+async fn a_link_that_replaces_another_knows_how_large_the_events_are() {
+    let first = vec![Act::SendLarge(0, 50_000), Act::Detach(None)];
+    let second = (1..10).map(|number| Act::SendLarge(number, 50_000)).collect();
+    let peer = hub(vec![Answer::Accept(first), Answer::Accept(second)]).await;
+    let client = peer.client(quick());
+    let few_bytes = OpenRequest { prefetch_bytes: 210_000, ..request("reader", None) };
+    let mut receiver = client.open(few_bytes).await.unwrap();
+    assert_eq!(numbers(&mut receiver, 10).await, Vec::from_iter(0..10));
+    assert_eq!(peer.seen(|seen| seen.credits.clone()), [32, 4]);
+}
+
+#[tokio::test]
 async fn a_hub_that_does_not_answer_is_given_up_and_asked_again() {
     let peer = hub(vec![Answer::Silence, Answer::Accept(events([0]))]).await;
     let timeout = Duration::from_millis(150);

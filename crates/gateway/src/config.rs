@@ -82,10 +82,15 @@ pub struct GatewayLimits {
     /// Bytes that all connections together buffer for their peers: incomplete deliveries, answers that are
     /// not taken, events on their way to the disk, events read from the log, and output that is not read;
     /// [`DEFAULT_BUFFERED_BYTES`]. When that is used up, nothing more is read from connections that buffer
-    /// more than their share; and if at least half of it is incomplete deliveries, answers and output that
-    /// has not been read for some seconds, the connection with the oldest of them is closed. A quarter is
-    /// added for connections that buffer no more than one message and one read of the log: they do not wait.
-    /// The first 16 KiB of a connection do not count.
+    /// more than their share. If most of it is incomplete deliveries, answers and output that has not been
+    /// read for some seconds, the connection with the oldest of them is closed, but none that keeps less than
+    /// its share.
+    ///
+    /// The memory of all connections is more than that. A quarter is added for connections that buffer no
+    /// more than one message and one read of the log: they do not wait. 80 KiB are added for each connection:
+    /// 16 KiB are not counted, and a connection with 64 KiB does not wait for others. With the defaults that
+    /// is 640 MiB. A connection learns that it has to wait after it has read, so that what all of them read
+    /// at one moment is added, usually 128 KiB each; and so are 64 reads of the log, usually of 1 MiB each.
     pub buffered_bytes: usize,
     /// Time for the next part of an incomplete delivery; then its link is detached;
     /// [`DEFAULT_TIME_TO_FINISH`]. The whole delivery may take ten times as long.

@@ -56,6 +56,11 @@ impl Batch {
         self.bytes.len()
     }
 
+    /// Returns the bytes of memory that it takes, which may be more than its size.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Adds an event. If it is refused, the batch stays as it was. The encoded message is valid in every section.
     pub fn push(&mut self, event: &NewEvent) -> Result<(), SendError> {
         self.record(event.partition_key.as_deref(), event.body.len(), |bytes| {
@@ -86,6 +91,7 @@ impl Batch {
         // Checked before anything is copied: the body alone may be too large.
         self.check_event(about + key.map_or(0, str::len))?;
         let start = self.bytes.len();
+        self.bytes.reserve(RECORD_HEADER + key.map_or(0, str::len) + about + ALIGNMENT);
         self.bytes.extend_from_slice(&[0; RECORD_HEADER]);
         self.bytes.extend_from_slice(key.unwrap_or_default().as_bytes());
         let message = self.bytes.len();
@@ -119,7 +125,10 @@ impl Batch {
     }
 
     pub(crate) fn finish(mut self) -> Payload {
-        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
+        let length = self.bytes.len().next_multiple_of(ALIGNMENT);
+        // Exactly, or a few bytes of padding could double the memory of the batch.
+        self.bytes.reserve_exact(length - self.bytes.len());
+        self.bytes.resize(length, 0);
         let checksum = crc32c::crc32c(&self.bytes);
         Payload { bytes: Bytes::from(self.bytes), count: self.count, checksum }
     }
@@ -309,4 +318,24 @@ pub fn offset_of(number: u64) -> Offset {
 pub(crate) fn number_of(offset: &Offset) -> Option<u64> {
     let distance = offset.as_number()?.checked_sub(FIRST_OFFSET)?;
     distance.is_multiple_of(OFFSET_STEP).then_some(distance / OFFSET_STEP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_message_takes_little_more_memory_than_its_record() {
+        // Of all lengths modulo the alignment.
+        for length in 1_000_000..1_000_000 + ALIGNMENT {
+            let mut message = Vec::new();
+            message::encode(&NewEvent::new(vec![7; length]), &mut message).unwrap();
+            let mut batch = Batch::new(1 << 20);
+            batch.push_message(Some("key"), &message).unwrap();
+            let (size, memory, place) = (batch.bytes(), batch.memory(), batch.bytes.as_ptr());
+            assert!(memory <= size + 2 * ALIGNMENT, "{memory} bytes for {size}");
+            // The padding finds room, so nothing is copied.
+            assert_eq!(batch.finish().bytes.as_ptr(), place);
+        }
+    }
 }

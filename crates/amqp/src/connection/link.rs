@@ -11,8 +11,6 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
-
 use super::Connection;
 use super::dispatch::{Handled, Violation};
 use super::event::Event;
@@ -45,7 +43,7 @@ pub(super) struct Incomplete {
     /// The number of bytes that have come.
     pub(super) size: u64,
     /// The bytes that have come; empty once they are too many.
-    pub(super) bytes: BytesMut,
+    pub(super) bytes: Vec<u8>,
     /// The time at which it began.
     pub(super) began: Duration,
     /// The same in reading time, which stands still while reading is paused.

@@ -6,7 +6,7 @@
 //! far more than the allowed size, or came in one frame. Overdrawn credit is tolerated, because Azure's
 //! Python SDK ignores credit; a peer is limited because nothing is read ahead of the owner.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::Connection;
 use super::dispatch::{Handled, Violation};
@@ -78,7 +78,7 @@ impl Connection {
                 format: transfer.message_format.unwrap_or(0),
                 settled: false,
                 size: 0,
-                bytes: BytesMut::new(),
+                bytes: Vec::new(),
                 began: now,
                 began_reading: reading,
                 received_at: reading,
@@ -95,7 +95,7 @@ impl Connection {
         incoming.settled |= transfer.settled == Some(true);
         incoming.received_at = reading;
         if transfer.aborted {
-            self.unended.incoming_bytes -= incoming.bytes.len();
+            self.unended.forget_incoming(&incoming.bytes);
             self.unended.end(id, incoming.began);
             link.incoming = None;
             link.delivery_count = link.delivery_count.wrapping_add(1);
@@ -108,8 +108,7 @@ impl Connection {
         if incoming.size > link.message_limit {
             return self.on_part_of_oversized(id, transfer.more);
         }
-        self.unended.incoming_bytes += payload.len();
-        incoming.bytes.extend_from_slice(&payload);
+        self.unended.append_incoming(&mut incoming.bytes, &payload, link.message_limit);
         if self.unended.incoming_bytes > limit {
             let description = format!("more than {limit} bytes of deliveries that have not ended");
             return Err(Violation::of_link(id, condition::RESOURCE_LIMIT_EXCEEDED, description));
@@ -121,9 +120,9 @@ impl Connection {
         else {
             return Ok(None);
         };
-        self.unended.incoming_bytes -= bytes.len();
+        self.unended.forget_incoming(&bytes);
         self.unended.end(id, began);
-        self.deliver(id, delivery, format, settled, bytes.freeze()).map(Some)
+        self.deliver(id, delivery, format, settled, bytes.into()).map(Some)
     }
 
     /// Handles one frame of a delivery that is too large.
@@ -133,7 +132,7 @@ impl Connection {
         let Some(incoming) = &mut link.incoming else { return Ok(None) };
         let (delivery, size, limit) = (incoming.id, incoming.size, link.message_limit);
         let (kept, began) = (std::mem::take(&mut incoming.bytes), incoming.began);
-        self.unended.incoming_bytes -= kept.len();
+        self.unended.forget_incoming(&kept);
         if incoming.settled || size > limit.saturating_mul(MAX_OVERSIZE_FACTOR) {
             return Err(too_large(id, delivery, size, limit));
         }

@@ -225,7 +225,7 @@ impl Connection {
     pub(super) fn forget_messages(&mut self, id: LinkId) {
         let Some(link) = self.links.get_mut(id) else { return };
         if let Some(incomplete) = link.incoming.take() {
-            self.unended.incoming_bytes -= incomplete.bytes.len();
+            self.unended.forget_incoming(&incomplete.bytes);
             self.unended.end(id, incomplete.began);
         }
         let session_id = link.session;

@@ -25,13 +25,18 @@ const MAX_CHECKS: u32 = 16;
 /// enough.
 const WHOLE_DELIVERY_FACTOR: u32 = 10;
 
+/// The buffer of an incoming delivery grows by at most this much more than it needs at once, so that it takes
+/// little more memory than has come.
+const MAX_SPARE: usize = 256 * 1024;
+
 /// The memory that a connection uses for its peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffered {
     /// All bytes: undecoded input, output, and deliveries that have not ended. Buffers count with their
     /// capacity, and an empty one for output does, too.
     pub bytes: usize,
-    /// The bytes of deliveries that have not ended, in either direction.
+    /// The bytes of deliveries that have not ended, in either direction; incoming ones count with the capacity
+    /// of their buffers.
     pub unended: usize,
     /// The time at which the oldest of those began, in the connection's time.
     pub oldest: Option<Duration>,
@@ -44,14 +49,16 @@ pub struct Buffered {
 /// The deliveries that have begun and not ended.
 #[derive(Default)]
 pub(super) struct UnendedDeliveries {
-    /// The bytes of incoming ones.
+    /// The bytes that have come of incoming ones.
     pub(super) incoming_bytes: usize,
+    /// The capacity of their buffers.
+    incoming_memory: usize,
     /// The bytes of outgoing ones.
     pub(super) outgoing_bytes: usize,
     /// The link with a delivery that was begun although no memory was left for it, because it is larger than
     /// the output buffer and its window was open. At most one link may.
     pub(super) over_limit: Option<LinkId>,
-    /// The part of `incoming_bytes` that the owner has been notified of.
+    /// The part of `incoming_memory` that the owner has been notified of.
     reported: usize,
     /// By the time at which they began. A link has at most one.
     begun: BTreeSet<(Duration, LinkId)>,
@@ -74,11 +81,31 @@ impl UnendedDeliveries {
         }
     }
 
-    /// The event for the owner, if enough has come since the last one.
+    /// Appends a part to the bytes of an incoming delivery, of which at most `max` may come.
+    pub(super) fn append_incoming(&mut self, bytes: &mut Vec<u8>, part: &[u8], max: u64) {
+        let (before, needed) = (bytes.capacity(), bytes.len() + part.len());
+        if needed > before {
+            let spare = bytes.len().min(MAX_SPARE);
+            let max = usize::try_from(max).unwrap_or(usize::MAX);
+            let wanted = (needed + spare).min(max.max(needed));
+            bytes.reserve_exact(wanted - bytes.len());
+        }
+        bytes.extend_from_slice(part);
+        self.incoming_bytes += part.len();
+        self.incoming_memory += bytes.capacity() - before;
+    }
+
+    /// The bytes of an incoming delivery are dropped, or become a message.
+    pub(super) fn forget_incoming(&mut self, bytes: &Vec<u8>) {
+        self.incoming_bytes -= bytes.len();
+        self.incoming_memory -= bytes.capacity();
+    }
+
+    /// The event for the owner, if incoming deliveries take enough more than at the last one.
     pub(super) fn notice(&mut self, step: usize) -> Option<Event> {
-        self.reported = self.reported.min(self.incoming_bytes);
-        (self.incoming_bytes - self.reported >= step).then(|| {
-            self.reported = self.incoming_bytes;
+        self.reported = self.reported.min(self.incoming_memory);
+        (self.incoming_memory - self.reported >= step).then(|| {
+            self.reported = self.incoming_memory;
             Event::Unended
         })
     }
@@ -93,7 +120,7 @@ impl Connection {
     /// differs from this later.
     pub fn buffered(&mut self) -> Buffered {
         self.output.mark_known();
-        let unended = self.unended.incoming_bytes + self.unended.outgoing_bytes;
+        let unended = self.unended.incoming_memory + self.unended.outgoing_bytes;
         let input = if self.input.is_empty() { 0 } else { self.input.capacity() };
         let waits = self.output.len() > 0;
         Buffered {
@@ -149,6 +176,32 @@ impl Connection {
             let description = format!("message {delivery} is incomplete and {why}; send it again");
             // Clients attach again and resend after this condition, which is what the description asks for.
             self.fail_link(link, Error::new(condition::DETACH_FORCED, description));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The largest message of the default limits.
+    const MAX: usize = 1088 * 1024;
+
+    #[test]
+    fn an_incoming_delivery_counts_with_the_memory_that_it_takes_and_takes_little_more_than_has_come() {
+        for part in [1_000, 5_000, 64_000, 300_000] {
+            let (mut unended, mut bytes) = (UnendedDeliveries::default(), Vec::new());
+            while bytes.len() + part <= MAX {
+                unended.append_incoming(&mut bytes, &vec![7; part], MAX as u64);
+                assert_eq!(
+                    (unended.incoming_bytes, unended.incoming_memory),
+                    (bytes.len(), bytes.capacity())
+                );
+                let most = (bytes.len() * 2).min(bytes.len() + MAX_SPARE).min(MAX);
+                assert!(bytes.capacity() <= most, "{} bytes in {}", bytes.len(), bytes.capacity());
+            }
+            unended.forget_incoming(&bytes);
+            assert_eq!((unended.incoming_bytes, unended.incoming_memory), (0, 0));
         }
     }
 }

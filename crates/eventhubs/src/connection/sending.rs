@@ -30,6 +30,8 @@ pub(super) struct SenderLink {
     queue: VecDeque<(Outgoing, Reply)>,
     /// Messages that are sent and not settled yet, by delivery id.
     unsettled: BTreeMap<u32, Reply>,
+    /// Nobody wants it any more. It stays until the hub has answered the `detach`, without messages.
+    released: bool,
 }
 
 impl SenderLink {
@@ -62,6 +64,7 @@ impl Task {
             opened: Some(opened),
             queue: VecDeque::new(),
             unsettled: BTreeMap::new(),
+            released: false,
         };
         self.senders.insert(key, sender);
         self.authorize(audience, Waiter::Sender(key));
@@ -101,11 +104,11 @@ impl Task {
 
     pub(super) fn send(&mut self, key: LinkKey, message: Outgoing, reply: Reply) {
         match self.senders.get_mut(&key) {
-            Some(sender) => {
+            Some(sender) if !sender.released => {
                 sender.queue.push_back((message, reply));
                 self.pump_sender(key);
             }
-            None => drop(reply.send(Err(Failure::lost("the link has ended")))),
+            _ => drop(reply.send(Err(Failure::lost("the link has ended")))),
         }
     }
 
@@ -167,8 +170,13 @@ impl Task {
         self.pump_sender(key);
     }
 
+    /// Closes a sender that is no longer wanted. Its messages are dropped at once: nobody waits for their
+    /// outcomes, and a hub that does not answer would keep them in memory, one link after the other.
     pub(super) fn close_sender(&mut self, key: LinkKey) {
-        let Some(sender) = self.senders.get(&key) else { return };
+        let Some(sender) = self.senders.get_mut(&key) else { return };
+        sender.released = true;
+        (sender.queue, sender.unsettled) = (VecDeque::new(), BTreeMap::new());
+        self.turns.leave(key);
         match sender.link {
             Some(link) => self.connection().detach(link, None),
             None => self.end_sender(key, Failure::lost("closed before it was open")),
@@ -198,5 +206,84 @@ pub(super) fn outcome_of(outcome: Option<&Outcome>) -> Result<(), Failure> {
         Some(Outcome::Released | Outcome::Modified { .. }) => {
             Err(Failure::refused(Refusal::new(Condition::ServerBusy, "the hub released the message")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use ephor_amqp::Connection;
+    use ephor_amqp::connection::{Config, Event, ServerSasl};
+    use ephor_amqp::driver::Driver;
+    use ephor_core::failure::Backoff;
+    use tokio::io::{DuplexStream, duplex};
+
+    use super::super::lifecycle::{Lifecycle, ReconnectState};
+    use super::*;
+    use crate::dial_limit::DialLimit;
+    use crate::endpoint::Endpoint;
+
+    fn lifecycle() -> Arc<Lifecycle> {
+        let limit = Duration::from_secs(60);
+        let endpoint = Endpoint {
+            namespace: "localhost".parse().unwrap(),
+            hub: "homes".parse().unwrap(),
+            address: ("localhost".to_owned(), 1),
+            tls: None,
+            credential: None,
+            container: "client".to_owned(),
+            connect_time: limit,
+            idle_time: limit,
+            answer_time: limit,
+        };
+        let (dials, backoff) = (DialLimit::of(&endpoint.address), Backoff { first: limit, max: limit });
+        Arc::new(Lifecycle::new(Arc::new(ReconnectState::new(Arc::new(endpoint), dials, backoff))))
+    }
+
+    /// A hub that accepts a link and grants no credit. Then nobody polls it any more.
+    async fn accept_one(stream: DuplexStream) -> Driver<DuplexStream> {
+        let connection = Connection::server(Config::new("hub"), ServerSasl::default(), Duration::ZERO);
+        let mut driver = Driver::new(stream, connection);
+        loop {
+            if let Some(Event::AttachRequested { link, attach, .. }) = driver.next().await {
+                driver.connection().accept(link, attach.answer());
+                driver.write_now().await;
+                return driver;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_link_that_was_given_up_keeps_no_message_while_the_hub_does_not_answer() {
+        let (ours, theirs) = duplex(1 << 16);
+        let mut task = Task::new(lifecycle(), Box::new(ours));
+        let (key, (opened, mut limit)) = (LinkKey::new(), oneshot::channel());
+        let mut opened = Some(opened);
+        let mut hub = std::pin::pin!(accept_one(theirs));
+        let mut silent = None;
+        while limit.try_recv().is_err() {
+            tokio::select! {
+                event = task.driver.next() => assert!(task.on_event(event.unwrap()).is_none()),
+                driver = &mut hub, if silent.is_none() => silent = Some(driver),
+            }
+            if task.connection().is_open()
+                && let Some(opened) = opened.take()
+            {
+                task.open_sender(key, &Address::Hub { hub: "homes".parse().unwrap() }, opened);
+            }
+        }
+        let bytes = Bytes::from(vec![7; 1_000]);
+        let message = || Outgoing { format: 0, bytes: bytes.clone() };
+        let (reply, _outcome) = oneshot::channel();
+        task.send(key, message(), reply);
+        assert!(!bytes.is_unique(), "it waits for credit");
+        task.close_sender(key);
+        assert!(bytes.is_unique(), "the message is kept until the hub answers");
+        let (reply, mut outcome) = oneshot::channel();
+        task.send(key, message(), reply);
+        assert!(bytes.is_unique() && outcome.try_recv().unwrap().is_err());
     }
 }

@@ -101,7 +101,7 @@ fn fail_commands(commands: &mut mpsc::Receiver<Command>, failure: &Failure, life
 }
 
 impl Task {
-    fn new(lifecycle: Arc<Lifecycle>, stream: Box<dyn Transport>) -> Self {
+    pub(super) fn new(lifecycle: Arc<Lifecycle>, stream: Box<dyn Transport>) -> Self {
         let transport = Metered { stream, traffic: lifecycle.reconnect.traffic.clone() };
         let endpoint = lifecycle.reconnect.endpoint.clone();
         let connection = Connection::client(endpoint.config(), ClientSasl::Anonymous, Duration::ZERO);
@@ -212,7 +212,7 @@ impl Task {
     }
 
     /// Handles an event of the connection; a failure if the connection has ended.
-    fn on_event(&mut self, event: Event) -> Option<Failure> {
+    pub(super) fn on_event(&mut self, event: Event) -> Option<Failure> {
         if matches!(event, Event::Opened(_) | Event::Attached { .. } | Event::Settled { .. }) {
             self.lifecycle.reconnect.traffic.answered();
         }

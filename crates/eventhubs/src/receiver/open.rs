@@ -13,6 +13,7 @@ use ephor_wire::address::Address;
 use super::RemoteReceiver;
 use crate::client::Shared;
 use crate::connection::ReceiverSpec;
+use crate::credit::Credit;
 
 /// Opens a receiver.
 pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Box<dyn Receiver>, OpenError> {
@@ -26,8 +27,8 @@ pub(crate) async fn open(shared: Arc<Shared>, request: OpenRequest) -> Result<Bo
     // The name as the hub will repeat it in errors.
     let name = known_name(&receiver).to_owned();
     let spec = ReceiverSpec { address, start: exclusive(start).into(), epoch, name };
-    let prefetch = (prefetch_events, prefetch_bytes);
-    let mut receiver = Box::new(RemoteReceiver::new(shared, partition, spec, prefetch, log));
+    let credit = Credit::new(prefetch_events, prefetch_bytes);
+    let mut receiver = Box::new(RemoteReceiver::new(shared, partition, spec, credit, log));
     poll_fn(|context| receiver.poll_opened(context)).await?;
     Ok(receiver)
 }

@@ -2,7 +2,7 @@
 
 mod script;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -132,6 +132,8 @@ struct Talk {
     driver: Driver<Box<dyn Stream>>,
     /// The remaining actions of each link.
     acts: BTreeMap<LinkId, VecDeque<Act>>,
+    /// The receiver links that have got credit.
+    credited: BTreeSet<LinkId>,
     replies: Option<LinkId>,
     requests: Option<LinkId>,
     /// The links of `$management`: for requests, and for responses.
@@ -151,6 +153,7 @@ impl Talk {
             shared,
             driver,
             acts: BTreeMap::new(),
+            credited: BTreeSet::new(),
             replies: None,
             requests: None,
             management: (None, None),
@@ -164,7 +167,7 @@ impl Talk {
         while let Some(event) = self.driver.next().await {
             match event {
                 Event::AttachRequested { link, attach, .. } => self.on_attach(link, &attach),
-                Event::Credit { link, .. } => self.act(link),
+                Event::Credit { link, .. } => self.on_credit(link),
                 Event::Delivery(delivery) if self.requests == Some(delivery.link) => {
                     self.on_request(&delivery)
                 }
@@ -231,6 +234,14 @@ impl Talk {
                 }
             }
         }
+    }
+
+    fn on_credit(&mut self, link: LinkId) {
+        if self.acts.contains_key(&link) && self.credited.insert(link) {
+            let credit = self.driver.connection().credit(link);
+            self.shared.seen.lock().unwrap().credits.push(credit);
+        }
+        self.act(link);
     }
 
     fn act(&mut self, link: LinkId) {

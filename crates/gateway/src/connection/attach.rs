@@ -18,10 +18,9 @@ use ephor_wire::selector::Start;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::authentication::{MAX_ACCEPTED_LINKS_UNAUTHENTICATED, MAX_REQUEST_BYTES};
-use super::link::{
-    Link, Node, NumberedLink, PendingSender, ReceiverLink, ReplyLink, RequestLink, SenderLink,
-};
+use super::link::{Link, Node, NumberedLink, PendingSender, ReplyLink, RequestLink, SenderLink};
 use super::outbound::{READ_BYTES, ReceiverEvent};
+use super::receiver::{ReceiverLink, ReceiverState};
 use super::{ConnectionTask, not_allowed};
 use crate::access::GrantRef;
 use crate::admission::Stage;
@@ -220,16 +219,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 ReceiverEvent::Opened { link, attach: Box::new(attach), opened }
             }
         };
-        let state = self.start_polling(opening);
+        let state = ReceiverState::Opening(self.push_receiver_event(opening));
         let receiver = ReceiverLink {
             address: address.clone(),
             grant,
             hub,
             metrics,
             state,
-            queued_for: None,
-            reads_log: false,
-            kept_log_permits: None,
             draining: false,
             held: self.held.charge(),
             idle_probe: None,

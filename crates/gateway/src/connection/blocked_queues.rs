@@ -7,8 +7,10 @@
 //! ```
 //!
 //! A queue is ready until one of its receivers finds that there is nothing for it. So an event on one session
-//! only costs work for the receivers of that session, however many others wait.
+//! only costs work for the receivers of that session, however many others wait. A receiver is in one queue at
+//! most.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The resource that a receiver waits for.
@@ -29,17 +31,44 @@ pub(super) struct BlockedQueues<L, S> {
     windows: BTreeMap<S, VecDeque<L>>,
     /// The sessions whose queue is ready.
     ready: BTreeSet<S>,
+    /// The queue of each link that is in one.
+    members: BTreeMap<L, BlockedOn<S>>,
 }
 
 impl<L, S> Default for BlockedQueues<L, S> {
     fn default() -> Self {
-        Self { room: VecDeque::new(), room_is_ready: false, windows: BTreeMap::new(), ready: BTreeSet::new() }
+        Self {
+            room: VecDeque::new(),
+            room_is_ready: false,
+            windows: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            members: BTreeMap::new(),
+        }
     }
 }
 
-impl<L: Copy + Eq, S: Copy + Ord> BlockedQueues<L, S> {
-    /// Appends a link to a queue that has nothing to give now.
+impl<L: Copy + Ord, S: Copy + Ord> BlockedQueues<L, S> {
+    /// True if the link is in a queue.
+    pub(super) fn contains(&self, link: L) -> bool {
+        self.members.contains_key(&link)
+    }
+
+    /// Registers a link for a queue. False if it is in one already.
+    fn join(&mut self, link: L, blocked_on: BlockedOn<S>) -> bool {
+        match self.members.entry(link) {
+            Entry::Vacant(free) => {
+                free.insert(blocked_on);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
+
+    /// Appends a link to a queue that has nothing to give now, unless it is in one.
     pub(super) fn enqueue(&mut self, link: L, blocked_on: BlockedOn<S>) {
+        if !self.join(link, blocked_on) {
+            return;
+        }
         match blocked_on {
             BlockedOn::Room => {
                 self.room.push_back(link);
@@ -52,9 +81,11 @@ impl<L: Copy + Eq, S: Copy + Ord> BlockedQueues<L, S> {
         }
     }
 
-    /// Appends a link to the queue for room, though there may be room.
+    /// Appends a link to the queue for room, though there may be room, unless it is in one.
     pub(super) fn enqueue_for_room(&mut self, link: L) {
-        self.room.push_back(link);
+        if self.join(link, BlockedOn::Room) {
+            self.room.push_back(link);
+        }
     }
 
     /// Marks a queue as ready: there may be something for its links.
@@ -81,6 +112,12 @@ impl<L: Copy + Eq, S: Copy + Ord> BlockedQueues<L, S> {
 
     /// Removes and returns the first link of a queue that is ready.
     pub(super) fn next(&mut self) -> Option<L> {
+        let link = self.pop()?;
+        self.members.remove(&link);
+        Some(link)
+    }
+
+    fn pop(&mut self) -> Option<L> {
         if self.room_is_ready
             && let Some(link) = self.room.pop_front()
         {
@@ -97,7 +134,8 @@ impl<L: Copy + Eq, S: Copy + Ord> BlockedQueues<L, S> {
     }
 
     /// Removes a link that is gone.
-    pub(super) fn remove(&mut self, link: L, blocked_on: BlockedOn<S>) {
+    pub(super) fn remove(&mut self, link: L) {
+        let Some(blocked_on) = self.members.remove(&link) else { return };
         match blocked_on {
             BlockedOn::Room => self.room.retain(|other| *other != link),
             BlockedOn::Window(session) => {
@@ -165,10 +203,22 @@ mod tests {
         queues.enqueue(1, BlockedOn::Window(1));
         queues.enqueue(2, BlockedOn::Room);
         queues.mark_ready(BlockedOn::Window(1));
-        queues.remove(1, BlockedOn::Window(1));
-        queues.remove(2, BlockedOn::Room);
+        queues.remove(1);
+        queues.remove(2);
         queues.mark_ready(BlockedOn::Room);
         assert!(!queues.is_ready() && queues.next().is_none());
-        assert!(queues.windows.is_empty() && queues.ready.is_empty());
+        assert!(queues.windows.is_empty() && queues.ready.is_empty() && queues.members.is_empty());
+    }
+
+    #[test]
+    fn a_receiver_has_one_place_however_often_it_is_blocked() {
+        let mut queues = BlockedQueues::default();
+        (1..=2).for_each(|link| queues.enqueue(link, BlockedOn::Room));
+        queues.mark_ready(BlockedOn::Room);
+        queues.enqueue(1, BlockedOn::Window(7));
+        queues.enqueue_for_room(1);
+        assert!(queues.contains(1) && queues.is_ready());
+        assert_eq!(std::iter::from_fn(|| queues.next()).collect::<Vec<_>>(), [1, 2]);
+        assert!(!queues.contains(1) && queues.windows.is_empty());
     }
 }

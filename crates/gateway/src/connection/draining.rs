@@ -7,6 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::ConnectionTask;
 use super::link::Link;
+use super::receiver::ReceiverState;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Notes a receiver whose peer drains its credit, if it may have nothing more to send. Queued receivers,
@@ -14,8 +15,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(super) fn check_drained(&mut self, link: LinkId) {
         if let Some(Link::Receiver(found)) = self.links.get(&link)
             && found.draining
-            && found.queued_for.is_none()
-            && !found.reads_log
+            && !self.queues.contains(link)
+            && !matches!(found.state, ReceiverState::ReadingLog(_))
         {
             self.draining.insert(link);
         }
@@ -34,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
         for link in std::mem::take(&mut self.draining) {
             let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { continue };
-            if found.has_nothing_to_send() {
+            if found.has_nothing_to_send(self.queues.contains(link)) {
                 found.draining = false;
                 self.driver.connection().drained(link);
             } else {

@@ -48,8 +48,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let not_before = self.shared.environment.now() + self.acknowledgement_delay;
         match self.links.get(&delivery.link) {
             Some(Link::Sender(sender)) => {
-                let bytes = delivery.payload.len() + DELIVERY_OVERHEAD;
-                let send = send(sender, &delivery);
+                let prepared = prepare(sender, &delivery);
+                let bytes = memory_of(&delivery, &prepared);
+                let send = send(sender, delivery.id, prepared);
                 let (link, id) = (delivery.link, (!delivery.settled).then_some(delivery.id));
                 self.bytes_in_flight += bytes;
                 let pause = self.pause(not_before);
@@ -108,15 +109,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 }
 
-/// Hands a delivery to the hub. The delivery is decoded before the future is polled.
+/// The memory that a delivery takes until it is stored or refused.
+fn memory_of(delivery: &Delivery, prepared: &Result<Prepared, Refusal>) -> usize {
+    let batch = prepared.as_ref().map_or(0, |prepared| prepared.batch.memory());
+    delivery.payload.len().max(batch) + DELIVERY_OVERHEAD
+}
+
+/// Hands a decoded delivery to the hub.
 fn send(
     sender: &SenderLink,
-    delivery: &Delivery,
+    id: u32,
+    prepared: Result<Prepared, Refusal>,
 ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
-    let (id, partition) = (delivery.id, sender.partition);
-    let producer = sender.producer.clone();
+    let (partition, producer) = (sender.partition, sender.producer.clone());
     let numbered = sender.numbered.clone();
-    let prepared = prepare(sender, delivery);
     async move {
         let Prepared { batch, key, first } = prepared?;
         let target = match (partition, &key) {

@@ -17,9 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::ConnectionTask;
-use super::blocked_queues::BlockedOn;
-use super::link::{Link, ReceiverState};
+use super::link::Link;
 use super::outbound::{MAX_CONCURRENT_POLLS, READ_BYTES, ReceiverEvent};
+use super::receiver::ReceiverState;
 use super::tally::Charge;
 
 /// The bytes that one read of the log may bring. A receiver of a hub with larger events takes several
@@ -70,24 +70,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Waits for permits to read the log: first those of this connection, then one of the gateway's.
     pub(super) fn wait_for_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
-        let kept = found.kept_log_permits.take();
+        let kept = found.state.permit().and_then(Option::take);
         // Queued receivers were here before, and would have to read as well.
         if kept.is_none() && self.queues.waits_for_room() && !self.polling.contains(&link) {
-            if found.queued_for.is_none() {
-                found.queued_for = Some(BlockedOn::Room);
-                self.queues.enqueue_for_room(link);
-            }
-            let state = self.wait_blocked(link, receiver);
-            if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
-                found.state = state;
-            }
-            return;
+            self.queues.enqueue_for_room(link);
+            return self.wait_blocked(link, receiver, None);
         }
         let largest = self.shared.hub_info.get(&found.hub).max_event_bytes;
         let count = largest.div_ceil(LOG_READ_BYTES).clamp(1, MAX_CONCURRENT_POLLS as u64) as u32;
         let (ours, all) = (self.log_reads.clone(), self.shared.log_reads.clone());
         let permits = LogReadPermits::take(kept, ours, count, all, self.reading.charge());
-        let state = self.start_polling(async move {
+        let abort = self.push_receiver_event(async move {
             let ended = tokio::select! {
                 biased;
                 error = receiver.disconnected() => Err(error),
@@ -98,58 +91,56 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 Err(error) => ReceiverEvent::Batch { link, receiver, batch: Err(error) },
             }
         });
-        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
-            (found.state, found.reads_log) = (state, true);
-        }
+        self.set_state(link, ReceiverState::ReadingLog(abort));
     }
 
     /// Reads the log, unless the events would only be given back. The permits are released when the log has
     /// been read, also if the link is gone by then.
     pub(super) fn read_log(&mut self, link: LinkId, mut receiver: Box<HubReceiver>, permits: LogReadPermits) {
-        let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
-        found.reads_log = false;
+        if !self.links.contains_key(&link) {
+            return;
+        }
         let obstacle = self.driver.connection().obstacle(link, true);
         let room = Sent::Blocked(Blocked::Room);
         match obstacle {
             Some(obstacle) if obstacle != room => return self.poll_events(link, receiver),
-            Some(_) if self.is_holding_much() => return self.keep_log_permits(link, receiver, permits.ours),
+            Some(_) if self.is_holding_much() => return self.keep_log_permit(link, receiver, permits.ours),
             _ => {}
         }
         if !self.share.admit(READ_BYTES) {
-            return self.keep_log_permits(link, receiver, permits.ours);
+            return self.keep_log_permit(link, receiver, permits.ours);
         }
         let LogReadPermits { ours, all, brings } = permits;
-        let state = self.start_polling(async move {
+        let abort = self.push_receiver_event(async move {
             let read = receiver.read_older((ours, all), growing(brings)).await;
             ReceiverEvent::LogRead { link, receiver, read }
         });
-        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
-            (found.state, found.reads_log) = (state, true);
-        }
+        self.set_state(link, ReceiverState::ReadingLog(abort));
     }
 
     /// Keeps the permit of the connection, because there is no room for what the read would bring. Nobody
     /// overtakes it.
-    fn keep_log_permits(
+    fn keep_log_permit(
         &mut self,
         link: LinkId,
         receiver: Box<HubReceiver>,
-        permits: Option<OwnedSemaphorePermit>,
+        permit: Option<OwnedSemaphorePermit>,
     ) {
-        let state = self.wait_blocked(link, receiver);
-        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
-            (found.state, found.kept_log_permits) = (state, permits);
-            self.log_readers.push(link);
-        }
+        self.wait_blocked(link, receiver, permit);
+        self.log_readers.push(link);
     }
 
-    pub(super) fn has_log_permits(&self, link: LinkId) -> bool {
-        matches!(self.links.get(&link), Some(Link::Receiver(found)) if found.kept_log_permits.is_some())
+    /// True if a receiver that resumes has kept its permit to read the log.
+    pub(super) fn has_log_permit(&mut self, link: LinkId) -> bool {
+        match self.links.get_mut(&link) {
+            Some(Link::Receiver(found)) => found.state.permit().is_some_and(|permit| permit.is_some()),
+            _ => false,
+        }
     }
 
     /// Continues with a permit that was kept. It is released if anything else than room is missing, so that
     /// others can read.
-    pub(super) fn use_log_permits(
+    pub(super) fn use_log_permit(
         &mut self,
         link: LinkId,
         receiver: Box<HubReceiver>,
@@ -159,11 +150,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         match obstacle {
             None => self.wait_for_log(link, receiver),
             Some(Sent::Blocked(Blocked::Room)) => {
-                let permits = found.kept_log_permits.take();
-                self.keep_log_permits(link, receiver, permits);
+                let permit = found.state.permit().and_then(Option::take);
+                self.keep_log_permit(link, receiver, permit);
             }
             Some(obstacle) => {
-                found.kept_log_permits = None;
+                drop(found.state.permit().and_then(Option::take));
                 self.wait_in_queue(link, receiver, &obstacle);
             }
         }
@@ -172,9 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// There is room: receivers that keep their permit read, or find what else they lack.
     pub(super) fn resume_log_readers(&mut self) {
         for link in std::mem::take(&mut self.log_readers) {
-            if let Some(Link::Receiver(found)) = self.links.get_mut(&link)
-                && matches!(found.state, ReceiverState::Blocked { .. })
-            {
+            if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
                 found.resume();
             }
         }
@@ -186,8 +175,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         receiver: Box<HubReceiver>,
         read: Result<(), ReceiveError>,
     ) {
-        let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
-        found.reads_log = false;
+        if !self.links.contains_key(&link) {
+            return;
+        }
         self.polling.retain(|polling| *polling != link);
         match read {
             Ok(()) => self.poll_events(link, receiver),

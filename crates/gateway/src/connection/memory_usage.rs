@@ -7,7 +7,8 @@ use ephor_amqp::performative::{Error, condition};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::ConnectionTask;
-use super::link::{Link, ReceiverState};
+use super::link::Link;
+use super::receiver::ReceiverState;
 use crate::budget::{ASK_AGAIN_AFTER, Share, Usage};
 
 /// Waits until the budget has room for a connection, or it is time to ask again.
@@ -60,7 +61,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     // It polls, and then gives back what it holds.
                     ReceiverState::Blocked { .. } => found.resume(),
                     ReceiverState::Sending { .. } => sending.push(*id),
-                    ReceiverState::Polling(_) | ReceiverState::Moving => {}
+                    _ => {}
                 },
                 _ => {}
             }

@@ -20,6 +20,7 @@
 //! | `authentication.rs` | both directions: limits before and after the first valid token; expiry of tokens |
 //! | `attach.rs` | both directions: the purpose of a link, and the checks before it is accepted |
 //! | `inbound.rs` | inbound (peer → hub): deliveries on their way to the hub, and their outcomes |
+//! | `receiver.rs` | outbound: a receiver link, its states and their transitions |
 //! | `outbound.rs` | outbound (hub → peer): events on their way to the peer: credit, windows, room in the output |
 //! | `log_reads.rs` | outbound: limits how many receivers read the log at a time |
 //! | `draining.rs` | outbound: receivers whose peer drains its credit |
@@ -42,6 +43,7 @@ mod link;
 mod log_reads;
 mod memory_usage;
 mod outbound;
+mod receiver;
 mod requests;
 mod tally;
 
@@ -75,9 +77,10 @@ use crate::gateway::Shared;
 use answers::WaitingAnswers;
 use blocked_queues::{BlockedOn, BlockedQueues};
 use inbound::Done;
-use link::{Link, count_polling};
+use link::Link;
 pub(crate) use log_reads::MAX_CONCURRENT_LOG_READS;
 use outbound::{MAX_CONCURRENT_POLLS, ReceiverEvent};
+use receiver::count_polling;
 use tally::Tally;
 
 /// The interval at which the wall clock is checked, which may jump, and at which receivers that hold unsent
@@ -210,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 Turn::Time => self.on_time(),
                 Turn::Done(done) => self.on_done(done),
                 Turn::ReceiverEvent(Ok(event)) => self.on_receiver_event(event),
-                Turn::ReceiverEvent(Err(Aborted)) => {}
+                Turn::ReceiverEvent(Err(Aborted)) | Turn::Drained => {}
                 Turn::Event(Some(event)) => {
                     let pause = self.pause_after(&event);
                     self.on_event(event);
@@ -219,7 +222,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     }
                 }
                 Turn::Event(None) => return,
-                Turn::Drained => {}
                 Turn::Relieved => {
                     self.share.take_relief();
                     // The usage that the budget knows may be old, and other connections may have been faster.
@@ -246,15 +248,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 None => std::future::pending().await,
             }
         };
-        let (links, draining) = (&self.links, &self.draining);
+        let (links, draining, queues, polling) = (&self.links, &self.draining, &self.queues, &self.polling);
         let at_the_end = |link: &LinkId| match links.get(link) {
-            Some(Link::Receiver(found)) => found.has_nothing_to_send(),
+            Some(Link::Receiver(found)) => found.has_nothing_to_send(queues.contains(*link)),
             _ => true,
         };
         // Both are polled whenever the task wakes, because the state of receivers changes without a
         // notification.
         let drained = poll_fn(|_| ready(draining.iter().any(at_the_end)));
-        let polling = &self.polling;
         let queue_ready = poll_fn(|_| ready(count_polling(polling, links) < MAX_CONCURRENT_POLLS));
         let waits = self.share.waits();
         tokio::select! {
@@ -270,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 Turn::ReceiverEvent(event)
             }
             () = drained, if !draining.is_empty() => Turn::Drained,
-            () = queue_ready, if self.queues.is_ready() => Turn::QueueReady,
+            () = queue_ready, if queues.is_ready() => Turn::QueueReady,
             // Also while reading is paused: output and heartbeats go out.
             event = self.driver.next() => Turn::Event(event),
         }

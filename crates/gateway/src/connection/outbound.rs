@@ -1,16 +1,7 @@
 //! Outbound (hub → peer): sends events of the hub's receivers to the peer, within its credit and window.
 //!
-//! ```text
-//!                                 ┌─ reads the log ─┐ if the events are not in memory
-//!                                 ▼                 │
-//! Polling (opens) ─► Blocked ─► Polling (waits for events) ─► Sending ────────────────┐
-//!                      ▲          ▲                             │ no room: is queued  │
-//!                      │          └────────── all sent ─────────┤◄────────────────────┘
-//!                      └──────── no credit, no window ──────────┘ the rest is given back
-//! ```
-//!
-//! The states are those of [`ReceiverState`]. A receiver that may not send takes no event, but is notified when
-//! another receiver takes over its partition. While the peer does not read, a few receivers hold the events
+//! The states of a receiver and their transitions are drawn in `receiver.rs`. One that may not send takes no
+//! event, but is notified when another receiver takes over its partition. While the peer does not read, a few receivers hold the events
 //! that they were about to send; the others give them back. Only a few receivers of a connection, and a few
 //! of all connections, read the log at a time. So what is buffered for a peer is bounded, however many
 //! receivers it has.
@@ -24,12 +15,13 @@ use ephor_wire::annotations::{RuntimeMetrics, Stamp, deliver};
 use ephor_wire::condition::Refusal;
 use futures_util::future::{AbortHandle, abortable};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::ConnectionTask;
 use super::blocked_queues::BlockedOn;
-use super::link::{Link, ReceiverState};
+use super::link::Link;
 use super::log_reads::LogReadPermits;
+use super::receiver::ReceiverState;
 use crate::error_mapping::receive_refusal;
 
 /// About this many bytes of events are taken from a partition at once: as much as one write, so that
@@ -66,13 +58,6 @@ pub(super) enum ReceiverEvent {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Waits for an event of a receiver, concurrently with everything else.
-    pub(super) fn start_polling(
-        &mut self,
-        event: impl Future<Output = ReceiverEvent> + Send + 'static,
-    ) -> ReceiverState {
-        ReceiverState::Polling(self.push_receiver_event(event))
-    }
-
     pub(super) fn push_receiver_event(
         &mut self,
         event: impl Future<Output = ReceiverEvent> + Send + 'static,
@@ -80,6 +65,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let (event, abort) = abortable(event);
         self.receiver_events.push(Box::pin(event));
         abort
+    }
+
+    /// Moves a receiver to a state.
+    pub(super) fn set_state(&mut self, link: LinkId, state: ReceiverState) {
+        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
+            found.state = state;
+        }
     }
 
     pub(super) fn on_receiver_event(&mut self, event: ReceiverEvent) {
@@ -138,7 +130,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
-    /// Polls for as many events as there is credit for, if they could be sent.
+    /// Decides how a receiver goes on: polls for as many events as there is credit for, if they could be sent,
+    /// reads the log, or waits.
     pub(super) fn poll_events(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
         let missed = receiver.take_missed();
         if missed > 0 {
@@ -146,23 +139,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
         self.note_held(link, receiver.ahead_bytes());
         let obstacle = self.driver.connection().obstacle(link, true);
-        if self.has_log_permits(link) {
-            return self.use_log_permits(link, receiver, obstacle);
+        if self.has_log_permit(link) {
+            return self.use_log_permit(link, receiver, obstacle);
         }
-        let state = match obstacle {
+        match obstacle {
             // Events that are read meanwhile are sent as soon as there is room. But queued receivers are not
             // overtaken.
             Some(Sent::Blocked(Blocked::Room))
                 if !self.is_holding_much() && !self.queues.waits_for_room() =>
             {
-                self.wait_for_events(link, receiver)
+                self.wait_for_events(link, receiver);
             }
             None => self.wait_for_events(link, receiver),
-            Some(obstacle) => return self.wait_in_queue(link, receiver, &obstacle),
-        };
-        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
-            found.state = state;
-            self.check_drained(link);
+            Some(obstacle) => self.wait_in_queue(link, receiver, &obstacle),
         }
     }
 
@@ -174,11 +163,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.note_held(link, 0);
         }
         self.enqueue_blocked(link, obstacle);
-        let state = self.wait_blocked(link, receiver);
-        if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
-            found.state = state;
-            self.check_drained(link);
-        }
+        self.wait_blocked(link, receiver, None);
+        self.check_drained(link);
     }
 
     /// True if the receivers hold so many bytes that the next one has to give its events back.
@@ -192,22 +178,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
-    fn wait_for_events(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) -> ReceiverState {
+    fn wait_for_events(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) {
         let credit = self.driver.connection().credit(link) as usize;
-        self.start_polling(async move {
+        let abort = self.push_receiver_event(async move {
             match receiver.next_in_memory(credit.min(MAX_READ_EVENTS), READ_BYTES).await {
                 Ok(Some(batch)) => ReceiverEvent::Batch { link, receiver, batch: Ok(batch) },
                 Ok(None) => ReceiverEvent::NeedsLog { link, receiver },
                 Err(error) => ReceiverEvent::Batch { link, receiver, batch: Err(error) },
             }
-        })
+        });
+        self.set_state(link, ReceiverState::Polling(abort));
+        self.check_drained(link);
     }
 
-    /// Takes no events until [`ReceiverLink::resume`](super::link::ReceiverLink::resume) is called, but is
-    /// notified if the receiver is disconnected.
-    pub(super) fn wait_blocked(&mut self, link: LinkId, mut receiver: Box<HubReceiver>) -> ReceiverState {
+    /// Takes no events until [`ReceiverLink::resume`](super::receiver::ReceiverLink::resume) is called, but is
+    /// notified if the receiver is disconnected. It keeps its permit to read the log, if it has one.
+    pub(super) fn wait_blocked(
+        &mut self,
+        link: LinkId,
+        mut receiver: Box<HubReceiver>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) {
         let (resume, resumed) = oneshot::channel();
-        let waiting = self.start_polling(async move {
+        let abort = self.push_receiver_event(async move {
             let ended = tokio::select! {
                 biased;
                 error = receiver.disconnected() => Some(error),
@@ -218,10 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 None => ReceiverEvent::Resumed { link, receiver },
             }
         });
-        match waiting {
-            ReceiverState::Polling(abort) => ReceiverState::Blocked { abort, resume },
-            other => other,
-        }
+        self.set_state(link, ReceiverState::Blocked { abort, resume, permit });
     }
 
     /// Queues a receiver that lacks room or a window. One that lacks credit is notified by
@@ -235,10 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             },
             _ => return,
         };
-        if let Some(Link::Receiver(found)) = self.links.get_mut(&link)
-            && found.queued_for.is_none()
-        {
-            found.queued_for = Some(blocked_on);
+        if matches!(self.links.get(&link), Some(Link::Receiver(_))) {
             self.queues.enqueue(link, blocked_on);
         }
     }
@@ -246,10 +233,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Forgets a link, and removes it from its queue.
     pub(super) fn forget_link(&mut self, link: LinkId) -> Option<Link> {
         let gone = self.links.remove(&link)?;
-        if let Link::Receiver(receiver) = &gone {
-            if let Some(blocked_on) = receiver.queued_for {
-                self.queues.remove(link, blocked_on);
-            }
+        if let Link::Receiver(_) = &gone {
+            self.queues.remove(link);
             self.share.forget_want();
         }
         Some(gone)
@@ -322,11 +307,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         if let ReceiverState::Sending { mut receiver, .. } = sending {
             receiver.give_back(first);
             self.note_held(link, 0);
-            let state = self.wait_blocked(link, receiver);
-            if let Some(Link::Receiver(found)) = self.links.get_mut(&link) {
-                found.state = state;
-                self.check_drained(link);
-            }
+            self.wait_blocked(link, receiver, None);
+            self.check_drained(link);
         }
     }
 
@@ -335,7 +317,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             Some(Link::Receiver(found)) => {
                 found.draining = drain;
                 // Queued receivers wait for their turn.
-                if found.queued_for.is_none() {
+                if !self.queues.contains(link) {
                     self.resume(link);
                 }
                 self.check_drained(link);
@@ -359,7 +341,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 Some(obstacle) => self.enqueue_blocked(link, &obstacle),
                 None => found.resume(),
             },
-            ReceiverState::Polling(_) | ReceiverState::Moving => {}
+            _ => {}
         }
     }
 
@@ -384,11 +366,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         while self.polling.len() < MAX_CONCURRENT_POLLS
             && let Some(link) = self.queues.next()
         {
-            let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { continue };
-            found.queued_for = None;
             self.resume(link);
             if let Some(Link::Receiver(found)) = self.links.get(&link) {
-                if matches!(found.state, ReceiverState::Polling(_)) {
+                if found.state.is_running() {
                     self.polling.push(link);
                 }
                 self.check_drained(link);

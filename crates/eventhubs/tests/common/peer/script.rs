@@ -88,5 +88,7 @@ pub(crate) struct Seen {
     pub(crate) messages: usize,
     /// The number of events that were sent.
     pub(crate) sent: usize,
+    /// The first credit of each receiver link.
+    pub(crate) credits: Vec<u32>,
     pub(crate) detached: usize,
 }

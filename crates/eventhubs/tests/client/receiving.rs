@@ -1,13 +1,7 @@
 //! Receivers against hubs that detach, repeat events, steal links, send junk, or are recreated.
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::peer::{Act, Answer, Peer, Script};
-use common::{TestHub, quick, receive, request, texts, within};
 use ephor_amqp::performative::{Attach, Error};
 use ephor_core::epoch::Epoch;
 use ephor_core::event::NewEvent;
@@ -18,6 +12,9 @@ use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, Sour
 use ephor_eventhubs::{LogReplaced, Options};
 use ephor_gateway::GatewayConfig;
 use ephor_wire::selector::Start;
+
+use crate::common::peer::{Act, Answer, Peer, Script};
+use crate::common::{TestHub, quick, receive, request, texts, within};
 
 /// A hub with these answers for its receiver links, one for each.
 async fn hub(links: Vec<Answer>) -> Peer {

@@ -1,7 +1,4 @@
 //! A hub in memory with the real gateway, on a loopback port of its own.
-#![allow(dead_code, reason = "every test file uses a part of it")]
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 pub(crate) mod faulty_proxy;
 pub(crate) mod frames;

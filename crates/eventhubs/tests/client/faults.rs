@@ -1,25 +1,22 @@
 //! Cut connections and hubs that restart: no event is lost, and none is returned twice.
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
-#[path = "faults/boundaries.rs"]
 mod boundaries;
-mod common;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::faulty_proxy::FaultyProxy;
-use common::proxy::Proxy;
-use common::{TestHub, quick, receive, request, texts, within};
 use ephor_core::event::NewEvent;
 use ephor_core::failure::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenRequest, ReceiveError};
 use ephor_eventhubs::{Options, Target};
+
+use crate::common::faulty_proxy::FaultyProxy;
+use crate::common::proxy::Proxy;
+use crate::common::{TestHub, quick, receive, request, texts, within};
 
 /// The number of messages in a run with random cuts.
 const MESSAGES: u64 = 120;

@@ -1,11 +1,7 @@
 //! The client passes the conformance suite of sources: over plain TCP, over TLS, and over several
 //! connections.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-
-mod common;
 
 use bytes::Bytes;
-use common::{AGE, Served, TestHub, quick};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -13,6 +9,8 @@ use ephor_core::source::EventSource;
 use ephor_eventhubs::{EventHubs, Options, Producer, Target};
 use ephor_gateway::GatewayConfig;
 use ephor_testkit::conformance::source::SourceFixture;
+
+use crate::common::{AGE, Served, TestHub, quick};
 
 /// A client of a hub in which every event is in a segment of its own.
 struct Fixture {

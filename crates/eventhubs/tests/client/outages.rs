@@ -1,18 +1,10 @@
 //! Outages of a hub: a connection is dialled by one series of attempts for all its users, and the log reports
 //! the loss once and the reconnect once.
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::print_stdout, reason = "a measurement that is printed")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::gate::Gate;
-use common::log::Log;
-use common::{Served, TestHub, request, texts, within};
 use ephor::EventProcessorHost;
 use ephor::memory::MemoryStore;
 use ephor_core::event::NewEvent;
@@ -23,6 +15,10 @@ use ephor_eventhubs::options::DEFAULT_BACKOFF;
 use ephor_eventhubs::{ConnectionString, EventHubs, Options};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
+
+use crate::common::gate::Gate;
+use crate::common::log::Log;
+use crate::common::{Served, TestHub, request, texts, within};
 
 /// A client with an address of its own for the hub, like a process on another machine.
 fn client(gate: &Gate, number: usize, options: Options) -> EventHubs {

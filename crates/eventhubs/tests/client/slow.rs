@@ -1,14 +1,7 @@
 //! Connections that are slow, and are not mistaken for dead ones.
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::peer::{Fate, Peer, Script};
-use common::slow::{FAST, Rates, Slow};
-use common::{TestHub, quick, receive, request, within};
 use ephor_amqp::performative::Outcome;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
@@ -17,6 +10,10 @@ use ephor_eventhubs::{Options, SendFailure};
 use ephor_hub::HubConfig;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::common::peer::{Fate, Peer, Script};
+use crate::common::slow::{FAST, Rates, Slow};
+use crate::common::{TestHub, quick, receive, request, within};
 
 const MB: u64 = 1_000_000;
 

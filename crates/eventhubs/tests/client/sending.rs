@@ -1,19 +1,16 @@
 //! A producer stores what it acknowledges, in order, and reports what it does not.
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-
-mod common;
 
 use std::time::Duration;
 
-use common::peer::{Fate, Peer, Script};
-use common::{TestHub, quick, receive, request, texts, within};
 use ephor_amqp::performative::{Error, Outcome};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::{Options, ProducerOptions, SendFailure, Target};
+
+use crate::common::peer::{Fate, Peer, Script};
+use crate::common::{TestHub, quick, receive, request, texts, within};
 
 async fn hub(message: impl FnMut(usize) -> Fate + Send + 'static) -> Peer {
     Peer::start(Script { message: Box::new(message), ..Script::default() }).await

@@ -1,14 +1,9 @@
 //! Authentication of clients, and the errors if it fails.
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{TestHub, quick, receive, request, texts, within};
 use ephor_core::BoxFuture;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
@@ -16,6 +11,8 @@ use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
 use ephor_eventhubs::{Credential, EventHubs, SendFailure, SharedKey, Token, TokenError};
 use ephor_gateway::{Claims, GatewayConfig, Key, development_key};
 use tokio::io::AsyncWriteExt;
+
+use crate::common::{TestHub, quick, receive, request, texts, within};
 
 fn listen_only() -> GatewayConfig {
     let key = ephor_gateway::SharedKey {

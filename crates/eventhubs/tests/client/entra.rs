@@ -1,8 +1,4 @@
 //! Entra ID tokens: the requested scope, the put token, renewal, and failures.
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-
-mod common;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,13 +7,14 @@ use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions}
 use azure_core::error::{Error, ErrorKind};
 use azure_core::http::StatusCode;
 use azure_core::time::OffsetDateTime;
-use common::peer::{Peer, Put, Script};
-use common::{TestHub, quick, request, within};
 use ephor_core::event::NewEvent;
 use ephor_core::source::{EventSource, OpenError, SourceError};
 use ephor_eventhubs::{EntraId, Options, SendFailure, TokenKind};
 use ephor_gateway::GatewayConfig;
 use ephor_wire::condition::{Condition, Refusal};
+
+use crate::common::peer::{Peer, Put, Script};
+use crate::common::{TestHub, quick, request, within};
 
 type Answer = dyn FnMut(usize) -> azure_core::Result<AccessToken> + Send;
 

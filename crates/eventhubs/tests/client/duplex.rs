@@ -5,16 +5,10 @@
 //! each direction, alone for a sixth of the time and then both at once for all of it, with the longest stall. It fails
 //! if a stall is longer than a second and than that of either direction alone. The short form fails only if a direction
 //! stands still as two ends do that wait for each other.
-#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
-#![allow(clippy::print_stdout, reason = "a measurement that is printed")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
-
-mod common;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use common::{TestHub, quick, request, within};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
@@ -25,6 +19,8 @@ use ephor_hub::{HubConfig, Retention};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::net::TcpSocket;
 use tokio::task::JoinHandle;
+
+use crate::common::{TestHub, quick, request, within};
 
 const MIB: usize = 1 << 20;
 /// Larger than what two ends and the way between them hold.

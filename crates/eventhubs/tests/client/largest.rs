@@ -1,13 +1,11 @@
 //! One client reads every partition of the largest possible hub, on one connection.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
-mod common;
-
-use common::{TestHub, receive, request, texts, within};
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_hub::NewEvent;
 use ephor_hub::config::MAX_PARTITIONS;
+
+use crate::common::{TestHub, receive, request, texts, within};
 
 #[tokio::test]
 async fn every_partition_of_the_largest_hub_is_read_by_one_client() {

@@ -1,6 +1,5 @@
 //! Tests that every section of a message is validated, and that the valid part of an invalid message can be
 //! kept.
-#![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 use std::borrow::Cow;
 

@@ -1,7 +1,5 @@
 //! Truncated, changed and invented messages give an error or another event, never a panic.
 
-mod common;
-
 use bytes::Bytes;
 use ephor_core::event::{NewEvent, Value};
 use ephor_wire::message::{decode, encode};
@@ -91,7 +89,7 @@ proptest! {
 
     #[test]
     fn a_changed_message_is_refused_or_read(
-        event in common::event(),
+        event in crate::common::event(),
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
         cut in proptest::option::of(any::<proptest::sample::Index>()),
     ) {

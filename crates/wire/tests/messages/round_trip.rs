@@ -1,7 +1,5 @@
 //! An event that is encoded and decoded is the same event.
 
-mod common;
-
 use bytes::Bytes;
 use ephor_amqp::validate::validate;
 use ephor_core::event::{NewEvent, Value};
@@ -12,7 +10,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_event_comes_back_as_it_was_sent(event in common::event()) {
+    fn an_event_comes_back_as_it_was_sent(event in crate::common::event()) {
         let mut bytes = Vec::new();
         encode(&event, &mut bytes).unwrap();
         prop_assert!(bytes.len() <= size_bound(&event), "no second allocation was needed");

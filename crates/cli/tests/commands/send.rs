@@ -1,15 +1,13 @@
 //! `ephor send` from standard input: every good line is sent unchanged, and a failing line is named.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod common;
 
 use std::path::Path;
 
-use common::{Dev, ephor};
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::EventHubs;
+
+use crate::common::{Dev, ephor};
 
 const SEND: [&str; 2] = ["send", "homes"];
 

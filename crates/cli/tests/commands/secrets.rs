@@ -1,8 +1,5 @@
 //! No secret is shown: a canary key is passed to every error, `Debug` and log that it can reach, and their
 //! output is searched for it.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod common;
 
 use std::fmt::Debug;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +12,7 @@ use ephor_hub::{LocalNamespace, NamespaceConfig};
 use ephor_wire::connection_string::ConnectionString;
 use ephor_wire::sas::{Key, KeyRing, Token, sign};
 
-use common::{Dev, ephor, write_secret};
+use crate::common::{Dev, ephor, write_secret};
 
 const CANARY: &str = "canary+key/of+the+tests0123456789abcdef=";
 

@@ -1,18 +1,13 @@
 //! Export and import of checkpoints: problems are reported before anything is changed, and failures set the
 //! exit code.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod common;
-#[allow(dead_code, reason = "more than these tests need")]
-#[path = "../../stores/tests/shared/raw.rs"]
-mod raw;
 
 use std::io::Write;
 use std::process::Stdio;
 
-use common::{Dev, ephor};
 use ephor_testkit::azurite_server::Azurite;
-use raw::Raw;
+
+use crate::common::{Dev, ephor};
+use crate::raw::Raw;
 
 /// A folder in which the tools run.
 struct Desk {

@@ -1,16 +1,14 @@
 //! A new user's first five minutes: start a hub, send, look, stop, start again.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod common;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use common::{Dev, ephor, write_secret};
 use ephor_gateway::Tls;
 use serde_json::Value;
+
+use crate::common::{Dev, ephor, write_secret};
 
 fn bodies(output: &Output) -> Vec<String> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

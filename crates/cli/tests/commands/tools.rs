@@ -1,7 +1,4 @@
 //! The tools on a group with a hub and a store.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod common;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Dev, ephor};
 use ephor::{CheckpointPolicy, EventProcessorHost, EventProcessorOptions, PartitionManagerOptions};
 use ephor_eventhubs::EventHubs;
 use ephor_stores::sqlite::SqliteStore;
 use ephor_testkit::azurite_server::{self, Azurite};
 use serde_json::Value;
+
+use crate::common::{Dev, ephor};
 
 const HUB: &str = "homes";
 const SECOND: Duration = Duration::from_secs(1);

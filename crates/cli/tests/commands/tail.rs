@@ -1,8 +1,5 @@
 //! `ephor tail` reopens readers that fail, begins again in a hub that was created again, and ends silently when its
 //! output is closed.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod common;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,12 +7,13 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Dev, ephor};
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::EventHubs;
+
+use crate::common::{Dev, ephor};
 
 /// The time limit for everything here.
 const MAX_DURATION: Duration = Duration::from_secs(60);

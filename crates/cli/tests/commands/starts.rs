@@ -1,7 +1,4 @@
 //! Failing starts of `ephor dev`: nothing is changed unasked, and the errors are useful.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod common;
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -9,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Dev, ephor, write_secret};
 use ephor_gateway::Tls;
 use ephor_hub::{LocalNamespace, NamespaceConfig};
+
+use crate::common::{Dev, ephor, write_secret};
 
 /// The folder of a hub.
 fn hub_folder(here: &Path, name: &str) -> PathBuf {

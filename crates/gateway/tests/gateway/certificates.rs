@@ -1,5 +1,4 @@
 //! Tests development certificates: kept, complete, private, and for the requested names.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

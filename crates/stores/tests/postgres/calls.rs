@@ -2,13 +2,6 @@
 //!
 //! Everything is counted from one renewal to another, so that a busy machine, where all goes slower, counts the
 //! same. `crates/ephor/tests/host/store_costs.rs` asks the same on virtual time.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-#![allow(clippy::print_stdout, reason = "a long run prints its figures")]
-#![allow(clippy::disallowed_methods, reason = "the time of these stores is real")]
-
-#[path = "../postgres/proxy.rs"]
-#[allow(dead_code, reason = "other tests have more to do with it")]
-mod proxy;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +13,8 @@ use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 use ephor_stores::sqlite::SqliteStore;
 use ephor_testkit::CountingStore;
 use ephor_testkit::postgres_server::Server;
+
+use crate::proxy;
 
 /// Renewals that are counted: an interval each.
 const INTERVALS: usize = 8;

@@ -1,7 +1,7 @@
 //! A hub behind the real gateway, a host whose processor works only as far as it is let, and KEDA beside them.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ephor::{
@@ -19,13 +19,13 @@ use ephor_gateway::{Gateway, GatewayConfig};
 use ephor_hub::files::MemoryFiles;
 use ephor_hub::{Durability, Hub, HubConfig, LocalNamespace, NamespaceConfig, NewEvent, Retention};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
-use ephor_testkit::azurite_server::Azurite;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-use crate::formula::{backlog, blob_of};
+use super::formula::{backlog, blob_of};
 use crate::raw::Raw;
+use crate::server::shared;
 
 pub(crate) const PARTITIONS: u32 = 2;
 /// Nothing that is to come takes this long.
@@ -46,11 +46,6 @@ impl Clock for Set {
     fn wall(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::Relaxed))
     }
-}
-
-fn azurite() -> &'static Azurite {
-    static SHARED: OnceLock<Azurite> = OnceLock::new();
-    SHARED.get_or_init(Azurite::start)
 }
 
 pub(crate) struct World {
@@ -84,8 +79,8 @@ impl World {
             tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await.unwrap() });
         let connection = ConnectionString::development(&NAMESPACE.parse().unwrap(), port, None);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let place = format!("{}Container=keda-{number}", azurite().connection_string());
-        let raw = Raw::new(azurite().port, &place);
+        let place = format!("{}Container=keda-{number}", shared().connection_string());
+        let raw = Raw::new(shared().port, &place);
         Self { hub, clock, connection, place, raw, shared_with, gateway }
     }
 

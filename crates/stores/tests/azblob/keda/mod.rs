@@ -1,12 +1,7 @@
 //! An autoscaler beside the fleet: KEDA's formula on our blobs and the hub's `$management` gives the true backlog,
 //! before the first event, while hosts run, and when they are stopped.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-#![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
 mod formula;
-#[path = "../shared/raw.rs"]
-#[allow(dead_code, reason = "other tests have more to do with it")]
-mod raw;
 mod world;
 
 use ephor_core::position::StartPosition::{Earliest, Latest};

@@ -1,7 +1,5 @@
 //! Tests that every planted bug gives a counterexample.
 
-#![allow(clippy::print_stdout, reason = "the findings are printed")]
-
 use ephor_core::rules::Rules;
 use ephor_model::bounds::Bounds;
 use ephor_model::plants;

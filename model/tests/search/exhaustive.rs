@@ -1,8 +1,6 @@
 //! Exhaustive searches: all properties hold in all states within the limits, and every kind of event occurs. Longer searches:
 //! the `ephor-model` command.
 
-#![allow(clippy::print_stdout, reason = "the findings are printed")]
-
 use std::collections::BTreeMap;
 
 use ephor_core::rules::Rules;

@@ -1,6 +1,4 @@
 //! Tests of results in Azure Blob Storage, against the emulator Azurite, started here.
-#![allow(clippy::disallowed_methods, reason = "a test of a real server waits in real time")]
-#![allow(clippy::unwrap_used, reason = "what fails in a test should stop it")]
 
 use std::time::Duration;
 

@@ -1,12 +1,4 @@
 //! Tests of the page over HTTP, as a browser and as an attacker, with a fake city.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "a test waits as it likes, and fails by a panic"
-)]
-
-#[path = "../examples/page/fake.rs"]
-mod fake;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -22,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use fake::{BROKEN, Fake, HOMES};
+use crate::fake::{BROKEN, Fake, HOMES};
 
 /// Long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,7 +1,5 @@
 //! Runs every stored input, and some mutations, through their targets.
 
-#![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
-
 use std::panic::catch_unwind;
 
 use ephor_amqp::performative::{Outcome, Performative};

@@ -1,8 +1,6 @@
 //! Every planted bug (mutation) is noticed within 2,000 seeds, and for the right reason. With `--nocapture`
 //! each test prints how many it took.
 
-#![allow(clippy::print_stdout, reason = "a test that says how many seeds it took")]
-
 use ephor_core::rules::Rules;
 use ephor_sim::{plants, run};
 

@@ -39,7 +39,7 @@ def install_by_npm(name):
 
 
 def install_by_cargo(name):
-    folder = os.path.join(TARGET, name)
+    folder = os.path.join(TARGET, "cargo")  # shared: what two clients have in common is built once
     manifest = os.path.join(HERE, name, "Cargo.toml")
     subprocess.run(["cargo", "build", "--quiet", "--locked", "--manifest-path", manifest, "--target-dir", folder],
                    check=True)

@@ -1,6 +1,6 @@
 //! State reduction: drops what nothing depends on any more, and maps equivalent states to one.
 //!
-//! It makes the search finite although time is not bounded. `tests/state_reduction.rs` tests that it changes nothing: a
+//! It makes the search finite although time is not bounded. `tests/search/state_reduction.rs` tests that it changes nothing: a
 //! full state takes the same steps.
 
 use crate::bounds::{GRACE, LEASE, OVERDUE, PATIENCE, USABLE};

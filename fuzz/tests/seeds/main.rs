@@ -15,6 +15,7 @@ mod logs;
 mod producers;
 mod raw;
 mod records;
+mod replay;
 mod texts;
 
 use std::fs;

@@ -20,6 +20,7 @@ mod long_stops;
 mod lost_ground;
 mod memory_hub;
 mod memory_store;
+mod migration;
 mod observing;
 mod operating;
 mod own_commits;

@@ -4,6 +4,7 @@
 
 mod access;
 mod answers;
+mod certificates;
 mod client;
 #[path = "../../../hub/tests/common/faulty_files.rs"]
 mod faulty_files;

@@ -14,6 +14,7 @@ mod fleet;
 mod foreign;
 mod gateways;
 mod golden;
+mod keda;
 mod legacy;
 mod mishaps;
 mod oracle;

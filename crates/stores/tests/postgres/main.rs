@@ -3,6 +3,8 @@
 #![allow(clippy::print_stdout, reason = "a long run prints its figures")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
+#[cfg(feature = "sqlite")]
+mod calls;
 mod clock;
 mod conformance;
 mod errors;

@@ -1,0 +1,17 @@
+//! Tests of the client against the real gateway and against scripted peers, one file per subject. One program, so that it
+//! is built once.
+#![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
+#![allow(clippy::print_stdout, reason = "a measurement that is printed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod access;
+mod common;
+mod conformance;
+mod duplex;
+mod entra;
+mod faults;
+mod largest;
+mod outages;
+mod receiving;
+mod sending;
+mod slow;

@@ -1,0 +1,23 @@
+//! Tests that acknowledged events outlive crashes, kills, restarts and faults of the disk, and that only retention
+//! deletes them. One program, so that it is built once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by a panic, and a long run prints its figures"
+)]
+
+mod bit_rot;
+#[path = "../common/mod.rs"]
+mod common;
+mod crash_model;
+mod crashes;
+mod failed_sync;
+mod faulty_files;
+mod files;
+mod freed_segments;
+#[path = "../kill_parts/mod.rs"]
+mod kill_parts;
+mod kills;
+mod restart;
+mod retention;
+mod second_process;

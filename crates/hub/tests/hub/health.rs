@@ -1,0 +1,162 @@
+//! Tests of the health of a namespace: broken hubs, stopped committers, failing and hanging disks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ephor_core::time::{Clock, Monotonic, Timestamp};
+use ephor_hub::health::{FAILURE_SHOWN_FOR, MAX_COMMIT_TIME, Problem};
+use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent, SendError};
+use ephor_testkit::conformance::source::check;
+
+use tokio::task::JoinSet;
+
+use crate::common::gated::Gated;
+
+/// A clock that stands where it is put, and kills the committer that asks it.
+#[derive(Debug, Default)]
+struct DeadlyClock {
+    now: AtomicU64,
+    deadly: AtomicBool,
+}
+
+impl Clock for DeadlyClock {
+    fn now(&self) -> Monotonic {
+        Monotonic(self.now.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> Timestamp {
+        let committer = std::thread::current().name().is_some_and(|name| name.starts_with("hub "));
+        assert!(!committer || !self.deadly.load(Ordering::SeqCst), "the committer shall die");
+        Timestamp(1_700_000_000_000)
+    }
+}
+
+fn one_hub() -> NamespaceConfig {
+    NamespaceConfig { hubs: vec![HubConfig::new("homes", 1).unwrap()], ..NamespaceConfig::default() }
+}
+
+#[tokio::test]
+async fn a_hub_at_work_is_healthy_and_a_closed_one_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let namespace = LocalNamespace::open(folder.path(), one_hub()).unwrap();
+    let hub = namespace.hub("homes").unwrap();
+    hub.producer().send(NewEvent::new("door")).await.unwrap();
+    assert_eq!((namespace.health(), hub.health()), (vec![], vec![]));
+    namespace.close().unwrap();
+    assert_eq!(namespace.health(), [Problem::Closed]);
+}
+
+#[tokio::test]
+async fn a_hub_that_could_not_be_opened_is_named_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(LocalNamespace::open(folder.path(), one_hub()).unwrap());
+    let hubs = folder.path().join("hubs");
+    let hub = std::fs::read_dir(&hubs).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(hub.join("hub.json"), "nonsense").unwrap();
+    let namespace = LocalNamespace::open(folder.path(), one_hub()).unwrap();
+    let health = namespace.health();
+    assert!(matches!(&health[..], [Problem::Broken { hub, .. }] if hub.starts_with("homes")), "{health:?}");
+    assert!(health[0].to_string().contains("hub.json is damaged"), "{}", health[0]);
+}
+
+#[tokio::test]
+async fn a_committer_that_died_is_noticed_and_its_senders_are_told() {
+    let clock = Arc::new(DeadlyClock::default());
+    let namespace = LocalNamespace::on(Gated::new().0, one_hub(), clock.clone()).unwrap();
+    let hub = namespace.hub("homes").unwrap();
+    hub.producer().send(NewEvent::new("door")).await.unwrap();
+    clock.deadly.store(true, Ordering::SeqCst);
+    let refused = hub.producer().send(NewEvent::new("window")).await.unwrap_err();
+    assert!(matches!(refused, SendError::Closed(_)), "{refused}");
+    check(async {
+        while namespace.health().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(namespace.health(), [Problem::CommitterStopped { hub: "homes".parse().unwrap() }]);
+    assert_eq!(hub.health(), namespace.health());
+}
+
+#[tokio::test]
+async fn a_disk_that_hangs_is_noticed_without_waiting_for_it() {
+    let (files, gates) = Gated::new();
+    let clock = Arc::new(DeadlyClock::default());
+    let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
+    let hub = namespace.hub("homes").unwrap();
+    gates.syncs.set_shut(true);
+    let producer = hub.producer();
+    let mut sending = JoinSet::new();
+    sending.spawn(async move { producer.send(NewEvent::new("door")).await });
+    let _namespace = tokio::task::spawn_blocking(move || {
+        gates.syncs.waiting();
+        assert_eq!(namespace.health(), []);
+        let waiting = MAX_COMMIT_TIME + Duration::from_secs(1);
+        clock.now.store(waiting.as_nanos() as u64, Ordering::SeqCst);
+        assert_eq!(namespace.health(), [Problem::DiskHangs { hub: "homes".parse().unwrap(), waiting }]);
+        gates.syncs.set_shut(false);
+        namespace
+    })
+    .await
+    .unwrap();
+    sending.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(hub.health(), []);
+}
+
+#[tokio::test]
+async fn a_disk_that_hangs_while_the_hub_rests_is_noticed() {
+    let (files, gates) = Gated::new();
+    let clock = Arc::new(DeadlyClock::default());
+    let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
+    let hub = namespace.hub("homes").unwrap();
+    gates.times.set_shut(true);
+    // The hub writes its time before it rests again.
+    let later = Duration::from_secs(3_600);
+    clock.now.store(later.as_nanos() as u64, Ordering::SeqCst);
+    hub.producer().send(NewEvent::new("door")).await.unwrap();
+    let namespace = tokio::task::spawn_blocking(move || {
+        gates.times.waiting();
+        assert_eq!(namespace.health(), []);
+        let waiting = MAX_COMMIT_TIME + Duration::from_secs(1);
+        clock.now.store((later + waiting).as_nanos() as u64, Ordering::SeqCst);
+        assert_eq!(namespace.health(), [Problem::DiskHangs { hub: "homes".parse().unwrap(), waiting }]);
+        gates.times.set_shut(false);
+        namespace
+    });
+    let namespace = namespace.await.unwrap();
+    hub.producer().send(NewEvent::new("door")).await.unwrap();
+    assert_eq!(namespace.health(), []);
+}
+
+#[tokio::test]
+async fn a_commit_that_hung_and_then_failed_counts_from_its_end() {
+    let (files, gates) = Gated::new();
+    let clock = Arc::new(DeadlyClock::default());
+    let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
+    let hub = namespace.hub("homes").unwrap();
+    gates.syncs.set_shut(true);
+    let producer = hub.producer();
+    let mut sending = JoinSet::new();
+    sending.spawn(async move { producer.send(NewEvent::new("door")).await });
+    let hung = 2 * FAILURE_SHOWN_FOR;
+    let ended = clock.clone();
+    tokio::task::spawn_blocking(move || {
+        gates.syncs.waiting();
+        ended.now.store(hung.as_nanos() as u64, Ordering::SeqCst);
+        gates.syncs.fail_next();
+        gates.syncs.set_shut(false);
+    })
+    .await
+    .unwrap();
+    sending.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(&hub.health()[..], [Problem::CommitFailed { .. }]), "{:?}", hub.health());
+    // The committer dates it, and then it is over some time.
+    check(async {
+        while !hub.health().is_empty() {
+            clock.now.fetch_add(FAILURE_SHOWN_FOR.as_nanos() as u64 / 10, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}

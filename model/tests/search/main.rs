@@ -1,0 +1,6 @@
+//! Tests of the model and of its search. One program, so that it is built once.
+#![allow(clippy::print_stdout, reason = "the findings are printed")]
+
+mod exhaustive;
+mod plants;
+mod state_reduction;

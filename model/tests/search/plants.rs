@@ -1,0 +1,39 @@
+//! Tests that every planted bug gives a counterexample.
+
+use ephor_core::rules::Rules;
+use ephor_model::bounds::Bounds;
+use ephor_model::plants;
+use ephor_model::protocol::Protocol;
+use ephor_model::search::{Findings, search_shortest};
+
+fn found(rules: Rules) -> Findings {
+    let bounds = Bounds { partitions: 1, changes: 3, messages: 2, failures: 1, ..Bounds::default() };
+    search_shortest(|| Protocol { recovers: false, ..Protocol::new(bounds, rules) }.named())
+}
+
+/// The property that each violates first, and a text that its counterexample must contain.
+const EXPECTED: [(&str, &str, &str); 9] = [
+    ("fence", "no save under an older epoch", "the store saves position 1 of p0"),
+    ("epoch", "an epoch is assigned once", "its owner stopped renewing"),
+    ("order", "a partition given away as settled is saved", "settled"),
+    ("clock", "no host delivers", "is delivering p0"),
+    ("deadline", "no host delivers", "is delivering p0"),
+    ("checkpoint", "right after the checkpoint", "serves p0 in e2 from event 0 on"),
+    ("prefetch", "no host delivers", "is delivering p0"),
+    ("restart", "an epoch is assigned once", "the store gives p0"),
+    ("seek", "an epoch is assigned once", "a person moves p0 back"),
+];
+
+#[test]
+fn every_planted_bug_gives_a_story() {
+    for (name, promise, trace) in EXPECTED {
+        let plant = plants::find(name).expect("in the table");
+        let findings = found(plant.rules);
+        let (violation, steps) = findings.violation.clone().unwrap_or_else(|| panic!("{name} was not seen"));
+        println!("{name}: {violation} is violated after {} steps:\n  {}", findings.depth, steps.join("\n  "));
+        assert!(violation.contains(promise), "{name} violates {violation:?}");
+        assert!(steps.iter().any(|line| line.contains(trace)), "{name}: {steps:#?}");
+        assert!(steps.iter().all(|line| line.starts_with("tick ")), "{name}: {steps:#?}");
+    }
+    assert_eq!(EXPECTED.len(), plants::all().count());
+}

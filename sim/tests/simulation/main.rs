@@ -1,0 +1,8 @@
+//! Tests of the simulation and its command. One program, so that it is built once.
+#![allow(clippy::print_stdout, reason = "a test that says how many seeds it took")]
+
+mod command;
+mod plants;
+mod reduction;
+mod scale;
+mod seeds;

@@ -333,9 +333,8 @@ impl PartitionContext {
         self.progress().throttle.not_before = inner.environment.now() + inner.spacing;
         let token = inner.lease.token();
         let request = SaveRequest { rewind, ..SaveRequest::new(token, &position, inner.log.as_ref()) };
-        let call = inner.store.store().save(inner.store.group(), &request);
         let saving = inner.saving.begin(&*inner.environment, inner.store.timeout());
-        let saved = inner.store.call("save", Some(token.partition), call).await;
+        let saved = inner.store.save(&request).await;
         // A rewind that is carried out late does no harm: events are repeated, not skipped.
         if saved.is_ok() || rewind {
             saving.answered();

@@ -116,7 +116,7 @@ impl Manager {
         ended: watch::Sender<Option<StopReport>>,
         answer: Option<HubAnswer>,
     ) -> Self {
-        let resolution = shared.store.store().capabilities().clock_resolution;
+        let resolution = shared.store.capabilities().clock_resolution;
         let default = Tolerance::default();
         let tolerance = Tolerance { fixed: default.fixed + resolution, ..default };
         let (end_sender, ends) = mpsc::unbounded_channel();
@@ -307,9 +307,7 @@ impl Manager {
         }
         self.beat += 1;
         let record = HostRecord { beat: self.beat, ..record };
-        let store = &self.shared.store;
-        let call = store.store().heartbeat(store.group(), &record);
-        match store.call("heartbeat", None, call).await {
+        match self.shared.store.heartbeat(&record).await {
             Ok(desired) => {
                 self.draining = desired.drain;
                 self.written = Some((now, record));
@@ -322,14 +320,12 @@ impl Manager {
     /// Reads the view and makes the plan. `None` if that was not possible.
     pub(super) async fn read_fleet(&mut self) -> Option<ScanView> {
         let shared = self.shared.clone();
-        let store = &shared.store;
         if self.origin.is_none() && !self.partitions.is_empty() {
             let origin = GroupOrigin { partitions: self.partitions.clone(), log: self.log.clone() };
-            let call = store.store().init_group(store.group(), &origin);
-            self.origin = Some(store.call("init_group", None, call).await.ok()?);
+            self.origin = Some(shared.store.init_group(&origin).await.ok()?);
         }
         let sent = shared.now();
-        let view = store.call("view", None, store.store().view(store.group())).await;
+        let view = shared.store.view().await;
         let received = shared.now();
         let Ok(view) = view else {
             self.liveness_tracker.store_unreachable(received);

@@ -91,14 +91,12 @@ impl Manager {
                 // The release may be carried out late, so this epoch is over for us, whatever the
                 // next view shows.
                 self.mark_served(partition, lease.epoch);
-                let store = &self.shared.store;
                 let cause = ReleaseCause::Unserved;
                 // It is no longer known whether its pump saved everything.
                 let settled = !served_before;
                 let request = ReleaseRequest { token, cause, successor: None, settled };
-                let call = store.store().release(store.group(), &request);
                 // If it fails, the next scan finds the lease again, or the lease expires.
-                store.call("release", Some(partition), call).await.is_ok()
+                self.shared.store.release(&request).await.is_ok()
             }
         }
     }
@@ -330,9 +328,7 @@ impl Manager {
                     return None;
                 }
                 let sent = shared.now();
-                let store = &shared.store;
-                let call = store.store().claim(store.group(), &request);
-                Some((sent, store.call("claim", Some(request.partition), call).await, request))
+                Some((sent, shared.store.claim(&request).await, request))
             }
         });
         let mut claims = futures_util::stream::iter(claims).buffer_unordered(MAX_CONCURRENT_CLAIMS);

@@ -41,9 +41,7 @@ pub(crate) fn rewind_without_proof(
 
 /// The bug: renews all leases with our name.
 pub(super) async fn all_under_our_name(shared: &HostShared) -> Vec<LeaseToken> {
-    let store = &shared.store;
-    let view = store.call("view", None, store.store().view(store.group())).await;
-    let Ok(view) = view else { return served(shared, shared.now()) };
+    let Ok(view) = shared.store.view().await else { return served(shared, shared.now()) };
     view.leases.iter().filter_map(Lease::token).filter(|token| token.owner == shared.me).collect()
 }
 
@@ -53,9 +51,8 @@ pub(super) async fn ask_in_the_owners_record(shared: &HostShared, view: &View, a
     let Some(owner) = view.host(&ask.owner) else { return };
     let mut record = owner.record.clone();
     record.wants.push(Want { owner: shared.me.clone(), ..ask.want() });
-    let store = &shared.store;
     // A failure is reported; the request then just gets no answer.
-    let _ = store.call("heartbeat", None, store.store().heartbeat(store.group(), &record)).await;
+    let _ = shared.store.heartbeat(&record).await;
 }
 
 /// The requests that others have written into our record, with their askers.

@@ -146,12 +146,8 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unr
     if tokens.is_empty() {
         return Unrenewed::Some { unknown, retry_after };
     }
-    let store = &shared.store;
     let duration = shared.manager.lease_duration;
-    // A store that renews lease by lease returns the results that it has before our timeout.
-    let limit = shared.manager.store_timeout * 4 / 5;
-    let call = store.store().renew_within(store.group(), duration, &tokens, limit);
-    let renewals = match store.call("renew", None, call).await {
+    let renewals = match shared.store.renew(duration, &tokens).await {
         Ok(renewals) => renewals,
         Err(StoreCallError::Failed(error)) => return Unrenewed::All { retry_after: error.retry_after() },
         Err(_) => return Unrenewed::All { retry_after: None },

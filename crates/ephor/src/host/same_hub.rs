@@ -54,8 +54,8 @@ pub(super) async fn refuse_another(
     loop {
         let Some(ours) = read_hub(&*shared.source, answer.hub.log.as_ref()) else { return Ok(answer) };
         let store = &shared.store;
-        let view = async { store.call("view", None, store.store().view(store.group())).await };
-        let Some(Ok(view)) = shared.reporter.catch_panics("start", view).await else { return Ok(answer) };
+        let view = shared.reporter.catch_panics("start", store.view()).await;
+        let Some(Ok(view)) = view else { return Ok(answer) };
         match others.observe(&shared.me, &ours, &view.hosts, shared.now()) {
             HubFinding::Same => return Ok(answer),
             HubFinding::Different { host, reads } => {

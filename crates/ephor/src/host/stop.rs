@@ -43,11 +43,8 @@ impl Manager {
             slot.context.cancel();
         }
         drop(left);
-        let store = &shared.store;
-        let retire =
-            async { store.call("retire", None, store.store().retire(store.group(), &shared.me)).await };
         // If it fails, the record ages and is removed later.
-        reporter.catch_panics("manager", retire).await;
+        reporter.catch_panics("manager", shared.store.retire(&shared.me)).await;
         if asked {
             reporter.catch_panics("manager", self.release_late_handovers()).await;
         }
@@ -58,8 +55,7 @@ impl Manager {
     /// left. Otherwise nobody would read them until their leases expire.
     async fn release_late_handovers(&mut self) {
         let shared = self.shared.clone();
-        let store = &shared.store;
-        let Ok(view) = store.call("view", None, store.store().view(store.group())).await else { return };
+        let Ok(view) = shared.store.view().await else { return };
         let mut answers = true;
         for lease in view.leases.iter().filter(|lease| lease.owner.as_ref() == Some(&shared.me)) {
             let served = self.served.get(&lease.partition).is_some_and(|epoch| *epoch >= lease.epoch);
@@ -78,7 +74,7 @@ impl Manager {
         let mut limit = shared.stop.subscribe();
         let mut until = limit.borrow_and_update().unwrap_or_else(|| shared.now());
         self.asks.clear();
-        if !shared.store.store().capabilities().wakes {
+        if !shared.store.capabilities().wakes {
             tokio::select! {
                 biased;
                 () = self.offer(until) => {}
@@ -270,9 +266,7 @@ impl Manager {
 
 /// Repeats a release with an unknown outcome. True if the lease is certainly no longer ours.
 async fn release_again(shared: &HostShared, partition: PartitionId, epoch: Epoch, settled: bool) -> bool {
-    let store = &shared.store;
     let token = LeaseToken { partition, owner: shared.me.clone(), epoch };
     let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled };
-    let call = store.store().release(store.group(), &request);
-    store.call("release", Some(partition), call).await.is_ok()
+    shared.store.release(&request).await.is_ok()
 }

@@ -166,11 +166,10 @@ impl<P: EventProcessor> Pump<P> {
     ) -> Option<Handoff> {
         let inner = self.context.inner();
         let (store, token) = (&inner.store, inner.lease.token().clone());
-        let partition = Some(token.partition);
         let result = match disposition {
             Disposition::HandOver { to, duration } => {
                 let request = TransferRequest { token, to: to.clone(), duration: *duration, settled };
-                store.call("transfer", partition, store.store().transfer(store.group(), &request)).await
+                store.transfer(&request).await
             }
             Disposition::Release { .. } | Disposition::Undecided => {
                 let cause = match reason {
@@ -184,7 +183,7 @@ impl<P: EventProcessor> Pump<P> {
                     None
                 };
                 let request = ReleaseRequest { token, cause, successor, settled };
-                store.call("release", partition, store.store().release(store.group(), &request)).await
+                store.release(&request).await
             }
         };
         result.ok()
@@ -212,7 +211,7 @@ async fn find_loss_reason(shared: Arc<HostShared>, context: PartitionContext) ->
         Some(view) => view,
         None => {
             let (store, sent) = (&shared.store, shared.now());
-            let view = store.call("view", None, store.store().view(store.group())).await;
+            let view = store.view().await;
             let view = view.ok().map(Arc::new);
             *last = Some((sent, view.clone()));
             view

@@ -6,9 +6,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use ephor_core::lease::LeaseToken;
+use ephor_core::ids::HostId;
+use ephor_core::lease::{Lease, LeaseToken};
 use ephor_core::time::Monotonic;
 
+use crate::processor::CloseReason;
 use crate::pump::state::PumpState;
 
 #[derive(Debug)]
@@ -108,11 +110,21 @@ impl LeaseState {
     }
 }
 
+/// The reason why a lease is no longer ours.
+pub(crate) fn loss_reason(lease: Option<&Lease>, me: &HostId) -> CloseReason {
+    match lease {
+        Some(lease) if lease.owner.is_none() && lease.previous_owner.as_ref() == Some(me) => {
+            CloseReason::Seek
+        }
+        _ => CloseReason::LeaseLost,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ephor_core::epoch::Epoch;
-    use ephor_core::ids::{HostId, Incarnation, PartitionId};
+    use ephor_core::ids::{Incarnation, PartitionId};
 
     #[test]
     fn a_lease_is_ours_until_its_deadline_or_its_end() {

@@ -9,8 +9,8 @@ use super::manager::Manager;
 use super::same_hub;
 use crate::context::PartitionContext;
 use crate::error::HostError;
+use crate::hub_calls::within_limit;
 use crate::pump::guard::{Disposition, Drain};
-use crate::pump::open::within_limit;
 use crate::pump::state::PumpState;
 
 /// The most concurrent requests to the hub.

@@ -42,8 +42,8 @@ use tokio::sync::{broadcast, watch};
 
 use crate::environment::{Environment, TaskHandle};
 use crate::error::{HostError, another_hub};
+use crate::hub_calls::while_bytes_come;
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
-use crate::pump::slow_hub::while_bytes_come;
 use crate::report::Reporter;
 use crate::stop_report::StopReport;
 use crate::store_calls::StoreCalls;

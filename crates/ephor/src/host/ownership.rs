@@ -16,9 +16,8 @@ use super::changes::OwnershipReason;
 use super::foreign::Foreign;
 use super::manager::{Manager, ScanView};
 use super::planted;
-use super::pumps::MAX_FOREIGN_ATTEMPTS;
-use super::shared::loss_reason;
-use crate::pump::close::CLOSE_GRACE;
+use crate::lease_state::loss_reason;
+use crate::limits::{CLOSE_GRACE, MAX_FOREIGN_ATTEMPTS};
 use crate::pump::guard::{Disposition, Drain, Stop};
 
 /// If the announced end of a handover is off by this much or more, it is announced again.

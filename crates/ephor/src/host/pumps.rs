@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_core::checkpoint::Checkpoint;
-use ephor_core::failure::Backoff;
 use ephor_core::ids::HostId;
 use ephor_core::lease::{Lease, LeaseToken, ReleaseCause};
 use ephor_core::time::Monotonic;
@@ -16,21 +15,14 @@ use super::manager::{Cooldown, Manager};
 use super::shared::Slot;
 use crate::context::PartitionContext;
 use crate::lease_state::LeaseState;
+use crate::limits::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
 use crate::processor::CloseReason;
 use crate::pump::guard::{Control, Disposition, Drain};
 use crate::pump::state::PumpState;
 use crate::pump::{Outcome, PumpArgs, PumpEnd};
 
-/// The number of times that a partition is claimed back from a foreign reader before it is left
-/// alone.
-pub(crate) const MAX_FOREIGN_ATTEMPTS: u32 = 5;
-/// The backoff before a partition is claimed back from a foreign reader.
-pub(crate) const FOREIGN_BACKOFF: Backoff =
-    Backoff { first: Duration::from_secs(1), max: Duration::from_secs(8) };
 /// The most doublings of the pause after a processor did not open: from 5 to 80 s.
 const MAX_OPEN_DOUBLINGS: u32 = 4;
-/// The lifetime of a pump after which earlier failures are forgotten.
-pub(crate) const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// The pause before a partition is claimed again whose pump has panicked.
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 

@@ -11,8 +11,9 @@ use ephor_core::store::{Renewal, StoreError};
 use ephor_core::time::Monotonic;
 
 use super::planted;
-use super::shared::{HostShared, loss_reason};
+use super::shared::HostShared;
 use crate::error::{HostError, StoreCallError};
+use crate::lease_state::loss_reason;
 use crate::options::PartitionManagerOptions;
 use crate::report::Reporter;
 

@@ -14,8 +14,8 @@ use super::hub_refresh::HubAnswer;
 use super::manager::Manager;
 use super::shared::HostShared;
 use crate::error::HostError;
+use crate::hub_calls::within_limit;
 use crate::options::PartitionManagerOptions;
-use crate::pump::open::within_limit;
 
 /// The time after which every living host has asked its hub again and has written the result, or
 /// that it does not know. A heartbeat and a view may each be slow twice.

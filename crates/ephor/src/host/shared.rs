@@ -10,7 +10,7 @@ use std::time::Duration;
 use ephor_core::BoxFuture;
 use ephor_core::host_record::{HostState, HostStatistics};
 use ephor_core::ids::{HostId, PartitionId};
-use ephor_core::lease::{Lease, LeaseToken};
+use ephor_core::lease::LeaseToken;
 use ephor_core::panics::{self, Panicked};
 use ephor_core::rules::Rules;
 use ephor_core::source::EventSource;
@@ -126,16 +126,6 @@ impl Slot {
             },
             _ => false,
         });
-    }
-}
-
-/// The reason why a lease is no longer ours.
-pub(crate) fn loss_reason(lease: Option<&Lease>, me: &HostId) -> CloseReason {
-    match lease {
-        Some(lease) if lease.owner.is_none() && lease.previous_owner.as_ref() == Some(me) => {
-            CloseReason::Seek
-        }
-        _ => CloseReason::LeaseLost,
     }
 }
 

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 
 use super::manager::Manager;
 use super::shared::HostShared;
-use crate::pump::close::CLOSE_GRACE;
+use crate::limits::CLOSE_GRACE;
 use crate::pump::{Outcome, PumpEnd};
 use crate::stop_report::StopReport;
 

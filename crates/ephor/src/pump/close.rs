@@ -15,12 +15,12 @@ use super::open::panicked;
 use super::{Ending, Outcome, Pump, PumpEnd};
 use crate::context::{Checkpointed, PartitionContext};
 use crate::error::{HostError, ProcessorError};
-use crate::host::shared::{HostShared, loss_reason};
+use crate::host::shared::HostShared;
+use crate::lease_state::loss_reason;
+use crate::limits::CLOSE_GRACE;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump::state::PumpState;
 
-/// The time that `close` gets even if the time for the call in flight is used up.
-pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(3);
 /// The pause between attempts at the final checkpoint.
 const FINAL_CHECKPOINT_RETRY: Duration = Duration::from_millis(500);
 

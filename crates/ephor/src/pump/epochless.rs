@@ -18,8 +18,8 @@ use ephor_core::time::Monotonic;
 
 use super::{Ending, Pump, SOURCE_BACKOFF};
 use crate::error::HostError;
-use crate::host::pumps::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
-use crate::host::shared::loss_reason;
+use crate::lease_state::loss_reason;
+use crate::limits::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump::state::PumpState;
 

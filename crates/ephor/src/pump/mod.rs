@@ -13,14 +13,13 @@
 //! A pump is one task. It owns the processor and the receiver; other tasks only ask it to stop,
 //! through [`guard::Control`].
 
-pub(crate) mod close;
+mod close;
 mod deliver;
 mod doubt;
 mod epochless;
 mod gaps;
 pub(crate) mod guard;
-pub(crate) mod open;
-pub(crate) mod slow_hub;
+mod open;
 pub(crate) mod state;
 
 use std::sync::Arc;

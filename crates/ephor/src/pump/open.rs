@@ -14,19 +14,16 @@ use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
 use super::guard::{Interrupt, InterruptMask, LazyTimer};
-use super::slow_hub::while_bytes_come;
 use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
 use crate::context::Checkpointed;
-use crate::environment::Environment;
 use crate::error::{HostError, PartitionError, ProcessorError};
 use crate::host::planted;
+use crate::hub_calls::while_bytes_come;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump::state::PumpState;
 
 /// The cooldown of a partition after its processor did not open.
 const OPEN_PAUSE: Duration = Duration::from_secs(5);
-/// The timeout of a request to the hub.
-pub(crate) const HUB_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The hub was deleted and created again meanwhile: start over, with its new log.
 const HUB_RECREATED: Ending = Ending::Failed { reason: CloseReason::SourceFailed, pause: Duration::ZERO };
@@ -325,30 +322,6 @@ impl<P: EventProcessor> Pump<P> {
         let interrupt = self.guard.wait(InterruptMask::Drain).await;
         self.ending(interrupt)
     }
-}
-
-/// Awaits the hub's answer, at most this long.
-pub(crate) async fn within_limit<T, E: From<SourceError>>(
-    environment: &dyn Environment,
-    limit: Duration,
-    question: impl Future<Output = Result<T, E>>,
-) -> Result<T, E> {
-    tokio::select! {
-        biased;
-        answer = question => answer,
-        () = environment.sleep_until(environment.now() + limit) => {
-            Err(no_answer_within(limit).into())
-        }
-    }
-}
-
-/// The error for a question that the hub left unanswered.
-pub(super) fn no_answer_within(limit: Duration) -> SourceError {
-    let silence = format!(
-        "no answer within {limit:?}: the hub hangs, or the link is so slow that its answers wait behind prefetched \
-         events; then lower prefetch_bytes or prefetch_count"
-    );
-    SourceError::Unavailable(silence.into())
 }
 
 /// A panic of the user's code.

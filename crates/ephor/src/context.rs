@@ -20,7 +20,6 @@ use crate::environment::Environment;
 use crate::error::{ProcessorError, StoreCallError};
 use crate::lease_state::LeaseState;
 use crate::metric_names as names;
-use crate::pump::state::PumpState;
 use crate::saves_in_flight::SavesInFlight;
 use crate::store_calls::StoreCalls;
 
@@ -417,12 +416,10 @@ impl PartitionContext {
         let mut progress = self.progress();
         let since = progress.failing.as_ref().map_or(now, |failing| failing.since);
         progress.failing = Some(Failing { since, attempts, error: error.clone() });
-        drop(progress);
-        self.0.lease.set_pump_state(PumpState::Failing);
     }
 
-    /// Notes that the batch up to `last` is finished.
-    pub(crate) fn finished(&self, last: &Event, events: u64, now: Monotonic) {
+    /// Notes that the batch up to `last` is finished. True if it had failed before.
+    pub(crate) fn finished(&self, last: &Event, events: u64, now: Monotonic) -> bool {
         let mut progress = self.progress();
         let position = Position::of(last);
         if !progress.saved.as_ref().is_some_and(|saved| self.already_saved(saved, &position)) {
@@ -430,9 +427,7 @@ impl PartitionContext {
         }
         progress.finished = Some(position);
         progress.events += events;
-        if progress.failing.take().is_some() {
-            self.0.lease.set_pump_state(PumpState::Running);
-        }
+        progress.failing.take().is_some()
     }
 }
 

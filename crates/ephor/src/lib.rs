@@ -25,6 +25,7 @@ pub mod metric_names;
 mod options;
 mod processor;
 mod pump;
+mod pump_activity;
 mod report;
 mod saves_in_flight;
 mod stop_report;
@@ -47,7 +48,7 @@ pub use options::{
     PartitionManagerOptions,
 };
 pub use processor::{CloseReason, EventProcessor};
-pub use pump::state::PumpState;
+pub use pump_activity::PumpState;
 pub use stop_report::StopReport;
 
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};

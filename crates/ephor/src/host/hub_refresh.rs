@@ -11,7 +11,7 @@ use crate::context::PartitionContext;
 use crate::error::HostError;
 use crate::hub_calls::within_limit;
 use crate::pump::guard::{Disposition, Drain};
-use crate::pump::state::PumpState;
+use crate::pump_activity::PumpState;
 
 /// The most concurrent requests to the hub.
 const MAX_CONCURRENT_REQUESTS: usize = 16;
@@ -82,10 +82,10 @@ impl Manager {
             .slots()
             .values()
             .filter(|slot| {
-                let lease = &slot.context.inner().lease;
+                let activity = &slot.activity;
                 let long = |since: Monotonic| now.since(since) >= shared.manager.renew_interval;
-                matches!(lease.pump_state(), PumpState::Paused | PumpState::Failing | PumpState::Halted)
-                    || lease.call_running_since().is_some_and(long)
+                matches!(activity.state(), PumpState::Paused | PumpState::Failing | PumpState::Halted)
+                    || activity.call_running_since().is_some_and(long)
             })
             .map(|slot| slot.context.clone())
             .collect();

@@ -164,7 +164,7 @@ impl Manager {
                     }
                 }
                 continue;
-            } else if granted && !slot.context.inner().lease.is_stuck() {
+            } else if granted && !slot.activity.is_stuck() {
                 let disposition =
                     Disposition::HandOver { to: asker.id.clone(), duration: asker.lease_duration };
                 slot.stop(Drain { until, disposition });

@@ -18,8 +18,8 @@ use crate::lease_state::LeaseState;
 use crate::limits::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
 use crate::processor::CloseReason;
 use crate::pump::guard::{Control, Disposition, Drain};
-use crate::pump::state::PumpState;
 use crate::pump::{Outcome, PumpArgs, PumpEnd};
+use crate::pump_activity::{PumpActivity, PumpState};
 
 /// The most doublings of the pause after a processor did not open: from 5 to 80 s.
 const MAX_OPEN_DOUBLINGS: u32 = 4;
@@ -55,11 +55,13 @@ impl Manager {
             checkpoint,
             shared.options.checkpoint.spacing,
         );
+        let activity = Arc::new(PumpActivity::default());
         let paused = shared.status().paused.contains(&partition);
         let (control, receiver) = watch::channel(Control { paused, stop: None });
         let args = PumpArgs {
             shared: shared.clone(),
             context: context.clone(),
+            activity: activity.clone(),
             control: receiver,
             origin: self.origin.clone(),
             deliver_from,
@@ -86,6 +88,7 @@ impl Manager {
         }));
         let slot = Slot {
             context,
+            activity,
             control,
             _task: task,
             since: shared.environment.wall(),
@@ -177,10 +180,7 @@ impl Manager {
     fn serves_any(&self) -> bool {
         let slots = self.shared.slots();
         slots.values().any(|slot| {
-            matches!(
-                slot.context.inner().lease.pump_state(),
-                PumpState::Running | PumpState::Failing | PumpState::Paused
-            )
+            matches!(slot.activity.state(), PumpState::Running | PumpState::Failing | PumpState::Paused)
         })
     }
 }

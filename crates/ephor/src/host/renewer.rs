@@ -120,10 +120,9 @@ fn earliest_deadline(shared: &HostShared) -> Monotonic {
 /// The leases that a pump serves.
 pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
     let slots = shared.slots();
-    let served = slots.values().filter(|slot| {
-        let lease = &slot.context.inner().lease;
-        lease.is_ours(now) && !lease.is_stuck()
-    });
+    let served = slots
+        .values()
+        .filter(|slot| slot.context.inner().lease.is_ours(now) && !slot.activity.is_stuck());
     let mut served: Vec<_> =
         served.map(|slot| (slot.context.inner().lease.deadline(), slot.token().clone())).collect();
     // The first to expire comes first, in case the store does not get through all of them.

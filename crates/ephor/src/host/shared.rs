@@ -27,6 +27,7 @@ use crate::options::{EventProcessorOptions, PartitionManagerOptions};
 use crate::processor::CloseReason;
 use crate::pump::guard::{Control, Disposition, Drain, Stop};
 use crate::pump::{PumpArgs, PumpEnd};
+use crate::pump_activity::PumpActivity;
 use crate::report::Reporter;
 use crate::store_calls::StoreCalls;
 
@@ -59,6 +60,7 @@ pub(crate) struct HostShared {
 /// A partition that this host serves.
 pub(crate) struct Slot {
     pub(crate) context: PartitionContext,
+    pub(crate) activity: Arc<PumpActivity>,
     pub(crate) control: watch::Sender<Control>,
     /// Dropping it ends the pump.
     pub(crate) _task: TaskHandle,

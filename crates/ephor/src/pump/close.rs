@@ -19,7 +19,7 @@ use crate::host::shared::HostShared;
 use crate::lease_state::loss_reason;
 use crate::limits::CLOSE_GRACE;
 use crate::processor::{CloseReason, EventProcessor};
-use crate::pump::state::PumpState;
+use crate::pump_activity::PumpState;
 
 /// The pause between attempts at the final checkpoint.
 const FINAL_CHECKPOINT_RETRY: Duration = Duration::from_millis(500);
@@ -102,7 +102,7 @@ impl<P: EventProcessor> Pump<P> {
         let inner = context.inner();
         let started = self.now();
         let until = until.max(started + CLOSE_GRACE);
-        inner.lease.call_starts(started, until);
+        self.activity.call_starts(started, until);
         let limit = inner.environment.sleep_until(until);
         let call = AssertUnwindSafe(async { processor.close(&context, reason).await }).catch_unwind();
         let still_owner = reason.still_owner();
@@ -119,7 +119,7 @@ impl<P: EventProcessor> Pump<P> {
             },
             () = limit => Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) }),
         };
-        inner.lease.call_ended();
+        self.activity.call_ended();
         match error {
             None => true,
             Some(error) => {

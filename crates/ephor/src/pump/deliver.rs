@@ -15,6 +15,7 @@ use super::{Ending, Pump};
 use crate::context::{CheckpointError, Checkpointed};
 use crate::error::{PartitionError, ProcessorError};
 use crate::processor::{CloseReason, EventProcessor};
+use crate::pump_activity::PumpState;
 
 /// The number of times in a row that a batch may run into `process_timeout` before the partition is
 /// released, so that another host can try.
@@ -68,6 +69,7 @@ impl<P: EventProcessor> Pump<P> {
             self.meters.failures.increment(1);
             self.shared.count_failure();
             self.context.failed(failures, &error);
+            self.set_state(PumpState::Failing);
             // Whatever ends the pump now, this batch is not finished.
             self.given_up = true;
             if matches!(error, ProcessorError::Panicked { .. }) {
@@ -100,8 +102,7 @@ impl<P: EventProcessor> Pump<P> {
                         self.report_error(PartitionError::Skipped { sequence, attempts: failures, error })
                             .await?;
                     }
-                    self.context.finished(last, batch.len() as u64, self.now());
-                    self.given_up = false;
+                    self.note_finished(last, batch.len() as u64);
                     self.checkpoint_if_due().await?;
                     return Ok(Delivered::Done);
                 }
@@ -144,7 +145,7 @@ impl<P: EventProcessor> Pump<P> {
     /// Calls `process_events` once. The call is dropped at its next await when the partition is
     /// lost, when a drain runs out of time, and at `process_timeout`.
     async fn call(&mut self, batch: &[Event]) -> Result<Called, Ending> {
-        let Self { guard, context, processor, shared, .. } = self;
+        let Self { guard, context, activity, processor, shared, .. } = self;
         let Some(processor) = processor.as_mut() else {
             return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
         };
@@ -166,7 +167,7 @@ impl<P: EventProcessor> Pump<P> {
         // through.
         let interruptible =
             shared.rules.loss_comes_before_delivery || guard.check(InterruptMask::Loss).is_none();
-        inner.lease.call_starts(now, until);
+        activity.call_starts(now, until);
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(InterruptMask::DrainDeadline), if interruptible => Err(interrupt),
@@ -177,7 +178,7 @@ impl<P: EventProcessor> Pump<P> {
             }),
             () = limit => Ok(Called::Failed(ProcessorError::TimedOut { after: timeout.unwrap_or_default() })),
         };
-        inner.lease.call_ended();
+        activity.call_ended();
         context.delivered();
         ended.map_err(|interrupt| {
             self.given_up = true;
@@ -186,10 +187,17 @@ impl<P: EventProcessor> Pump<P> {
         })
     }
 
-    fn finished(&mut self, batch: &[Event], last: &Event) {
+    /// Notes that the batch up to `last` is finished or skipped.
+    fn note_finished(&mut self, last: &Event, events: u64) {
         self.given_up = false;
+        if self.context.finished(last, events, self.now()) {
+            self.set_state(PumpState::Running);
+        }
+    }
+
+    fn finished(&mut self, batch: &[Event], last: &Event) {
         let events = batch.len() as u64;
-        self.context.finished(last, events, self.now());
+        self.note_finished(last, events);
         self.meters.processed.increment(events);
         self.shared.count_events(events);
         let lag = self.context.lag();
@@ -253,7 +261,7 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Passes an error to the processor, whose reaction does not matter here.
     pub(super) async fn process_error(&mut self, error: &PartitionError) -> Result<(), Ending> {
-        let Self { guard, context, processor, pending_errors, shared, .. } = self;
+        let Self { guard, context, activity, processor, pending_errors, shared, .. } = self;
         let Some(processor) = processor.as_mut() else {
             pending_errors.push(error.clone());
             return Ok(());
@@ -264,7 +272,7 @@ impl<P: EventProcessor> Pump<P> {
         let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
         let mut timer = LazyTimer::default();
         let limit = timer.until(&*inner.environment, until);
-        inner.lease.call_starts(now, until);
+        activity.call_starts(now, until);
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(InterruptMask::DrainDeadline) => Err(interrupt),
@@ -272,7 +280,7 @@ impl<P: EventProcessor> Pump<P> {
             heard = AssertUnwindSafe(async { processor.process_error(context, error).await }).catch_unwind() => Ok(heard),
             () = limit => Ok(Ok(())),
         };
-        inner.lease.call_ended();
+        activity.call_ended();
         match ended {
             Ok(Ok(())) => Ok(()),
             Ok(Err(panic)) => {

@@ -21,7 +21,7 @@ use crate::error::HostError;
 use crate::lease_state::loss_reason;
 use crate::limits::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
 use crate::processor::{CloseReason, EventProcessor};
-use crate::pump::state::PumpState;
+use crate::pump_activity::PumpState;
 
 /// The number of times in a row that our place was taken although the lease was ours, and the last
 /// time.

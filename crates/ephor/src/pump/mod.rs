@@ -20,7 +20,6 @@ mod epochless;
 mod gaps;
 pub(crate) mod guard;
 mod open;
-pub(crate) mod state;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +42,11 @@ use crate::host::hub_health::ReaderGuard;
 use crate::host::shared::HostShared;
 use crate::metric_names as names;
 use crate::processor::{CloseReason, EventProcessor};
+use crate::pump_activity::{PumpActivity, PumpState};
 use doubt::Doubt;
 use epochless::Displacements;
 use gaps::GapReports;
 use guard::{Control, Drain, Guard, Interrupt, InterruptMask, LazyTimer};
-use state::PumpState;
 
 /// Creates a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;
@@ -63,6 +62,7 @@ const SOURCE_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct PumpArgs {
     pub(crate) shared: Arc<HostShared>,
     pub(crate) context: PartitionContext,
+    pub(crate) activity: Arc<PumpActivity>,
     pub(crate) control: watch::Receiver<Control>,
     pub(crate) origin: Option<GroupOrigin>,
     /// Nothing is delivered before this time, because the last owner may not know yet that it lost
@@ -109,6 +109,7 @@ enum Ending {
 struct Pump<P> {
     shared: Arc<HostShared>,
     context: PartitionContext,
+    activity: Arc<PumpActivity>,
     guard: Guard,
     factory: Factory<P>,
     origin: Option<GroupOrigin>,
@@ -145,7 +146,7 @@ struct Meters {
 /// Serves the partition until it is given away or lost. Called through
 /// [`RunPump`](crate::host::shared::RunPump), which `host/pumps.rs` starts.
 pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) -> PumpEnd {
-    let PumpArgs { shared, context, control, origin, deliver_from } = args;
+    let PumpArgs { shared, context, activity, control, origin, deliver_from } = args;
     let inner = context.inner();
     let labels = partition_labels(&inner.store, context.partition());
     let guard = Guard::new(inner.environment.clone(), inner.lease.clone(), control);
@@ -176,6 +177,7 @@ pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) 
         },
         shared,
         context,
+        activity,
     };
     // Dropped even if a panic ends this pump, which must not prolong an outage that is over.
     let reads = ReaderGuard::new(pump.shared.clone(), Some(pump.context.partition()));
@@ -410,7 +412,7 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     fn set_state(&self, state: PumpState) {
-        self.context.inner().lease.set_pump_state(state);
+        self.activity.set_state(state);
     }
 
     fn now(&self) -> Monotonic {

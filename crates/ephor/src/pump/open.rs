@@ -20,7 +20,7 @@ use crate::error::{HostError, PartitionError, ProcessorError};
 use crate::host::planted;
 use crate::hub_calls::while_bytes_come;
 use crate::processor::{CloseReason, EventProcessor};
-use crate::pump::state::PumpState;
+use crate::pump_activity::PumpState;
 
 /// The cooldown of a partition after its processor did not open.
 const OPEN_PAUSE: Duration = Duration::from_secs(5);
@@ -187,7 +187,7 @@ impl<P: EventProcessor> Pump<P> {
         let timeout = self.shared.options.process_timeout;
         let limit = timeout.map_or(Monotonic::NEVER, |timeout| self.now() + timeout);
         let mut timer = LazyTimer::default();
-        inner.lease.call_starts(self.now(), limit);
+        self.activity.call_starts(self.now(), limit);
         let opened = self
             .unless_stopped(async {
                 tokio::select! {
@@ -197,7 +197,7 @@ impl<P: EventProcessor> Pump<P> {
                 }
             })
             .await;
-        inner.lease.call_ended();
+        self.activity.call_ended();
         let Some(opened) = opened? else {
             let after = timeout.unwrap_or_default();
             return Err(self.open_failed(ProcessorError::TimedOut { after }));

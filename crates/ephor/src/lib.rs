@@ -12,12 +12,14 @@
 //! | test your processor | the crate `ephor-testkit` |
 
 pub mod admin;
+mod builder;
 mod checkpoint_throttle;
 mod context;
 pub mod environment;
 mod error;
 mod host;
 mod hub_calls;
+mod hub_health;
 mod lease_state;
 mod limits;
 pub mod memory;
@@ -26,17 +28,19 @@ mod options;
 mod processor;
 mod pump;
 mod pump_activity;
+mod pump_interface;
 mod report;
 mod saves_in_flight;
+mod services;
 mod stop_report;
 mod store_calls;
 
 /// All of `ephor-core`, for authors of a store or a source.
 pub use ephor_core as seams;
 
+pub use builder::{BuildError, HostBuilder, host_name};
 pub use context::{CheckpointError, Checkpointed, Failing, PartitionContext};
 pub use error::{HostError, PartitionError, ProcessorError, StoreCallError};
-pub use host::builder::{BuildError, HostBuilder, host_name};
 pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
 pub use host::{EventProcessorHost, NotRunning, StartError};

@@ -10,8 +10,8 @@ use super::same_hub;
 use crate::context::PartitionContext;
 use crate::error::HostError;
 use crate::hub_calls::within_limit;
-use crate::pump::guard::{Disposition, Drain};
 use crate::pump_activity::PumpState;
+use crate::pump_interface::{Disposition, Drain};
 
 /// The most concurrent requests to the hub.
 const MAX_CONCURRENT_REQUESTS: usize = 16;

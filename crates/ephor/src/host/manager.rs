@@ -34,7 +34,7 @@ use super::same_hub;
 use super::shared::HostShared;
 use crate::error::HostError;
 use crate::metric_names as names;
-use crate::pump::PumpEnd;
+use crate::pump_interface::PumpEnd;
 use crate::stop_report::StopReport;
 
 /// The time for which a stop waits for the current scan before it stops the pumps all the same: the

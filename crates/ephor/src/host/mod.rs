@@ -6,20 +6,18 @@
 //! | [`renewer`] | the renewal of leases |
 //! | a pump per partition ([`crate::pump`]) | the processor and the receiver |
 
-pub(crate) mod builder;
 pub(crate) mod changes;
 mod foreign;
 mod health;
-pub(crate) mod hub_health;
 mod hub_refresh;
-pub(crate) mod manager;
+mod manager;
 mod namesakes;
 mod ownership;
-pub(crate) mod planted;
-pub(crate) mod pumps;
+mod planted;
+mod pumps;
 mod renewer;
 mod same_hub;
-pub(crate) mod shared;
+mod shared;
 mod signals;
 pub(crate) mod snapshot;
 mod stop;
@@ -29,7 +27,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,16 +40,17 @@ use tokio::sync::{broadcast, watch};
 use crate::environment::{Environment, TaskHandle};
 use crate::error::{HostError, another_hub};
 use crate::hub_calls::while_bytes_come;
+use crate::hub_health::HubHealth;
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
+use crate::pump_interface::RunPump;
 use crate::report::Reporter;
+use crate::services::{Counters, HostServices};
 use crate::stop_report::StopReport;
 use crate::store_calls::StoreCalls;
-use builder::HostBuilder;
 use changes::{OwnershipChanges, OwnershipEvent};
-use hub_health::HubHealth;
 use hub_refresh::HubAnswer;
 use manager::Manager;
-use shared::{HostShared, RunPump};
+use shared::HostShared;
 use snapshot::HostSnapshot;
 
 /// The error of a host that does not start.
@@ -183,16 +181,6 @@ impl Drop for Running {
 }
 
 impl EventProcessorHost {
-    /// A host that reads `source` and keeps its leases and checkpoints in `store`.
-    pub fn builder(source: impl EventSource, store: impl Store) -> HostBuilder {
-        HostBuilder::new(Arc::new(source), Arc::new(store))
-    }
-
-    /// Like [`builder`](Self::builder), for a source and a store chosen at run time.
-    pub fn builder_from(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> HostBuilder {
-        HostBuilder::new(source, store)
-    }
-
     pub(crate) fn new(config: Config) -> Self {
         let (changes, _) = broadcast::channel(changes::MAX_KEPT_CHANGES);
         Self { config, changes, state: Mutex::default() }
@@ -236,25 +224,21 @@ impl EventProcessorHost {
             config.group.clone(),
             config.manager.store_timeout,
         );
-        let shared = Arc::new(HostShared {
+        let services = HostServices {
             environment: config.environment.clone(),
             source: config.source.clone(),
             store,
-            hub_health: HubHealth::new(config.group.clone(), me.clone()),
+            hub_health: Arc::new(HubHealth::new(config.group.clone(), me.clone())),
             me,
             options: config.options.clone(),
             manager: config.manager.clone(),
             rules: config.rules,
             reporter,
-            run_pump: config.run_pump.clone(),
-            changes: self.changes.clone(),
-            slots: Mutex::default(),
-            status: Mutex::default(),
-            stop: watch::Sender::new(None),
             loss_view: tokio::sync::Mutex::default(),
-            events: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-        });
+            counters: Counters::default(),
+        };
+        let shared =
+            Arc::new(HostShared::new(services, config.run_pump.clone(), self.changes.clone()));
         tracing::info!(group = %config.group, host = %shared.me, "starting");
         let hub = match hub {
             Some(answer) => Some(same_hub::refuse_another(&shared, answer).await?),

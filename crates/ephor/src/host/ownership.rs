@@ -18,7 +18,7 @@ use super::manager::{Manager, ScanView};
 use super::planted;
 use crate::lease_state::loss_reason;
 use crate::limits::{CLOSE_GRACE, MAX_FOREIGN_ATTEMPTS};
-use crate::pump::guard::{Disposition, Drain, Stop};
+use crate::pump_interface::{Disposition, Drain, Stop};
 
 /// If the announced end of a handover is off by this much or more, it is announced again.
 const MAX_ANNOUNCEMENT_ERROR: Duration = Duration::from_secs(10);

@@ -8,8 +8,6 @@ use ephor_core::handover::Ask;
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
 use ephor_core::lease::{Lease, LeaseToken};
-use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
-use ephor_core::source::PartitionProperties;
 use ephor_core::store::View;
 use ephor_core::time::Timestamp;
 
@@ -24,19 +22,6 @@ pub(super) fn ages_by_our_clock(view: &View, wall: Timestamp) -> View {
         lease.age = wall.since(renewed_at);
     }
     view
-}
-
-/// The bug: trusts the partition's properties about its end, and rewinds a checkpoint beyond it.
-pub(crate) fn rewind_without_proof(
-    found: Result<Resume, LostGround>,
-    partition: &PartitionProperties,
-    on_invalid: OnInvalidPosition,
-) -> Result<Resume, LostGround> {
-    let found = found?;
-    match resume::beyond_the_end(&found.start, partition) {
-        Some(ground) => resume::replacement(ground, partition, on_invalid),
-        None => Ok(found),
-    }
 }
 
 /// The bug: renews all leases with our name.

@@ -17,9 +17,8 @@ use crate::context::PartitionContext;
 use crate::lease_state::LeaseState;
 use crate::limits::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
 use crate::processor::CloseReason;
-use crate::pump::guard::{Control, Disposition, Drain};
-use crate::pump::{Outcome, PumpArgs, PumpEnd};
 use crate::pump_activity::{PumpActivity, PumpState};
+use crate::pump_interface::{Control, Disposition, Drain, Outcome, PumpArgs, PumpEnd};
 
 /// The most doublings of the pause after a processor did not open: from 5 to 80 s.
 const MAX_OPEN_DOUBLINGS: u32 = 4;
@@ -59,7 +58,7 @@ impl Manager {
         let paused = shared.status().paused.contains(&partition);
         let (control, receiver) = watch::channel(Control { paused, stop: None });
         let args = PumpArgs {
-            shared: shared.clone(),
+            shared: shared.services().clone(),
             context: context.clone(),
             activity: activity.clone(),
             control: receiver,

@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use super::manager::Manager;
 use super::shared::HostShared;
 use crate::limits::CLOSE_GRACE;
-use crate::pump::{Outcome, PumpEnd};
+use crate::pump_interface::{Outcome, PumpEnd};
 use crate::stop_report::StopReport;
 
 /// The most time for one round of offering partitions to others; after that the pumps are stopped

@@ -10,16 +10,17 @@ use ephor_core::store::Handoff;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Disposition, InterruptMask};
+use super::guard::InterruptMask;
 use super::open::panicked;
-use super::{Ending, Outcome, Pump, PumpEnd};
+use super::{Ending, Pump};
 use crate::context::{Checkpointed, PartitionContext};
 use crate::error::{HostError, ProcessorError};
-use crate::host::shared::HostShared;
 use crate::lease_state::loss_reason;
 use crate::limits::CLOSE_GRACE;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump_activity::PumpState;
+use crate::pump_interface::{Disposition, Outcome, PumpEnd};
+use crate::services::HostServices;
 
 /// The pause between attempts at the final checkpoint.
 const FINAL_CHECKPOINT_RETRY: Duration = Duration::from_millis(500);
@@ -203,7 +204,7 @@ impl<P: EventProcessor> Pump<P> {
 
 /// Finds the reason of a loss. A refused write does not tell it, but the store does: it may be a
 /// seek. One view serves all partitions that were lost before it was requested.
-async fn find_loss_reason(shared: Arc<HostShared>, context: PartitionContext) -> CloseReason {
+async fn find_loss_reason(shared: Arc<HostServices>, context: PartitionContext) -> CloseReason {
     let noticed = shared.now();
     let mut last = shared.loss_view.lock().await;
     let fresh = last.as_ref().filter(|(sent, _)| *sent >= noticed).map(|(_, view)| view.clone());

@@ -14,10 +14,9 @@ use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
 use super::guard::{Interrupt, InterruptMask, LazyTimer};
-use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
+use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE, planted};
 use crate::context::Checkpointed;
 use crate::error::{HostError, PartitionError, ProcessorError};
-use crate::host::planted;
 use crate::hub_calls::while_bytes_come;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump_activity::PumpState;

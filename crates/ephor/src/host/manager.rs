@@ -25,6 +25,7 @@ use ephor_core::time::Monotonic;
 use tokio::sync::{mpsc, watch};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
+use super::epoch_book::EpochBook;
 use super::foreign::Foreign;
 use super::health::Health;
 use super::hub_refresh::HubAnswer;
@@ -69,11 +70,7 @@ pub(crate) struct Manager {
     pub(super) origin: Option<GroupOrigin>,
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,
-    /// The highest epoch that a pump of ours has served: none is served twice.
-    pub(super) served: BTreeMap<PartitionId, Epoch>,
-    /// The highest epoch that was ever seen. Claims go above it, even if the store has forgotten it
-    /// (after a restore from a backup).
-    pub(super) known: BTreeMap<PartitionId, Epoch>,
+    pub(super) epochs: EpochBook,
     pub(super) cooldowns: BTreeMap<PartitionId, Cooldown>,
     pub(super) health: Health,
     pub(super) draining: bool,
@@ -141,8 +138,7 @@ impl Manager {
             origin: None,
             asks: BTreeMap::new(),
             answers: BTreeMap::new(),
-            served: BTreeMap::new(),
-            known: BTreeMap::new(),
+            epochs: EpochBook::default(),
             cooldowns: BTreeMap::new(),
             health: Health::default(),
             draining: false,
@@ -351,7 +347,7 @@ impl Manager {
         }
         self.notice_another_hub(&view.hosts);
         for lease in &view.leases {
-            self.observe_epoch(lease.partition, lease.epoch);
+            self.epochs.observe(lease.partition, lease.epoch);
         }
         let patience = shared.manager.slow_scan.saturating_mul(2);
         let mut fleet = Fleet::read(&view, &liveness, &self.partitions, patience, &shared.rules);
@@ -372,20 +368,6 @@ impl Manager {
             slot.overdue = now.since(since) >= patience;
             self.unclaimed.insert(slot.partition, since);
         }
-    }
-
-    /// Remembers an epoch that the store issued. A store that is restored from an old backup would
-    /// issue it again, to another host.
-    pub(super) fn observe_epoch(&mut self, partition: PartitionId, epoch: Epoch) {
-        let known = self.known.entry(partition).or_default();
-        *known = epoch.max(*known);
-    }
-
-    /// Marks this epoch and all before it as served: they are never served again, even if an old
-    /// backup of the store brings them back.
-    pub(super) fn mark_served(&mut self, partition: PartitionId, epoch: Epoch) {
-        let served = self.served.entry(partition).or_default();
-        *served = epoch.max(*served);
     }
 
     fn note_status(&mut self, scan: &ScanView) {

@@ -56,7 +56,7 @@ impl Manager {
         let partition = lease.partition;
         let now = self.shared.now();
         let Some(token) = lease.token() else { return true };
-        let served_before = self.served.get(&partition).is_some_and(|epoch| *epoch >= lease.epoch);
+        let served_before = self.epochs.is_served(partition, lease.epoch);
         let cooling_down = self.cooldowns.get(&partition).filter(|cooldown| now < cooldown.until).is_some();
         let manager = &self.shared.manager;
         // If the store's clock was set back, a lease looks younger than it is. Then only our own
@@ -89,7 +89,7 @@ impl Manager {
             None => {
                 // The release may be carried out late, so this epoch is over for us, whatever the
                 // next view shows.
-                self.mark_served(partition, lease.epoch);
+                self.epochs.mark_served(partition, lease.epoch);
                 let cause = ReleaseCause::Unserved;
                 // It is no longer known whether its pump saved everything.
                 let settled = !served_before;
@@ -104,7 +104,7 @@ impl Manager {
     /// from which to claim it back and the epoch to claim above, unless that was tried often
     /// enough.
     fn notice_foreign_reader(&mut self, partition: PartitionId) -> Option<(Monotonic, Epoch)> {
-        let known = self.known.get(&partition).copied().unwrap_or_default();
+        let known = self.epochs.highest(partition);
         let cooldown = self.cooldowns.get_mut(&partition)?;
         let foreign = cooldown.foreign.as_mut()?;
         let claims_back = foreign.attempts <= MAX_FOREIGN_ATTEMPTS;
@@ -311,7 +311,7 @@ impl Manager {
             host: self.shared.me.clone(),
             duration: self.shared.manager.lease_duration,
             seen: lease.map(|lease| lease.version.clone()),
-            above: self.known.get(&partition).map_or(above, |known| above.max(*known)),
+            above: above.max(self.epochs.highest(partition)),
             cause,
         }
     }

@@ -37,8 +37,8 @@ impl Manager {
     ) {
         let shared = self.shared.clone();
         let (partition, epoch, now) = (token.partition, token.epoch, shared.now());
-        self.mark_served(partition, epoch);
-        self.observe_epoch(partition, epoch);
+        self.epochs.mark_served(partition, epoch);
+        self.epochs.observe(partition, epoch);
         // Only the previous owner itself, once it has closed the partition, knows that nobody is at
         // work.
         let unaware = lease.previous_owner.as_ref() != Some(&shared.me);

@@ -58,8 +58,7 @@ impl Manager {
         let Ok(view) = shared.store.view().await else { return };
         let mut answers = true;
         for lease in view.leases.iter().filter(|lease| lease.owner.as_ref() == Some(&shared.me)) {
-            let served = self.served.get(&lease.partition).is_some_and(|epoch| *epoch >= lease.epoch);
-            if !served {
+            if !self.epochs.is_served(lease.partition, lease.epoch) {
                 answers = answers && release_again(&shared, lease.partition, lease.epoch, true).await;
                 if !answers {
                     self.abandon(lease.partition);

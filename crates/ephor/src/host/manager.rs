@@ -28,6 +28,7 @@ use super::changes::{OwnershipEvent, OwnershipReason};
 use super::epoch_book::EpochBook;
 use super::foreign::Foreign;
 use super::health::Health;
+use super::heartbeat::Heartbeat;
 use super::hub_refresh::HubAnswer;
 use super::namesakes::Namesakes;
 use super::planted;
@@ -73,13 +74,11 @@ pub(crate) struct Manager {
     pub(super) epochs: EpochBook,
     pub(super) cooldowns: BTreeMap<PartitionId, Cooldown>,
     pub(super) health: Health,
-    pub(super) draining: bool,
     /// The results of the partitions since the stop began.
     pub(super) report: StopReport,
     /// Partitions that were given away since then without a confirmation of the store.
     pub(super) unconfirmed: Vec<(PartitionId, Epoch, bool)>,
-    beat: u64,
-    written: Option<(Monotonic, HostRecord)>,
+    heartbeat: Heartbeat,
     namesakes: Namesakes,
     /// Tracks the hubs that the other hosts read, since we know which one is ours.
     pub(super) hub_tracker: HubTracker,
@@ -141,11 +140,9 @@ impl Manager {
             epochs: EpochBook::default(),
             cooldowns: BTreeMap::new(),
             health: Health::default(),
-            draining: false,
             report: StopReport::default(),
             unconfirmed: vec![],
-            beat: 0,
-            written: None,
+            heartbeat: Heartbeat::default(),
             namesakes: Namesakes::default(),
             hub_tracker,
             elsewhere: BTreeSet::new(),
@@ -198,8 +195,7 @@ impl Manager {
                     // If it panicked, it is not called again before the next scan, which comes at
                     // its usual time.
                     if change.is_some() {
-                        // It may be a new desired state, which only a heartbeat returns.
-                        self.written = None;
+                        self.heartbeat.make_due();
                         next = shared.now().max(self.last_scan + MIN_SCAN_INTERVAL);
                     }
                 }
@@ -228,13 +224,13 @@ impl Manager {
         self.refresh_hub().await;
         self.refresh_lag().await;
         self.shared.notice_stuck_calls();
-        let beaten = self.heartbeat().await;
+        let beaten = self.write_heartbeat().await;
         let Some(scan) = self.read_fleet().await else { return true };
         self.reconcile(&scan).await;
         self.answer(&scan);
         self.ask(&scan).await;
         self.claim(&scan).await;
-        let said = self.heartbeat().await;
+        let said = self.write_heartbeat().await;
         if !said {
             // Nobody has seen our new requests, so they are dropped: their time without an answer
             // must not start.
@@ -250,7 +246,7 @@ impl Manager {
 
     /// True if this host is drained, stops, or was told to stop while a scan is under way.
     fn is_leaving(&self) -> bool {
-        self.draining || self.shared.is_stop_requested()
+        self.heartbeat.is_drained() || self.shared.is_stop_requested()
     }
 
     pub(super) fn takes_part(&self) -> bool {
@@ -278,12 +274,11 @@ impl Manager {
         }
     }
 
-    /// Writes our record if it has changed, or is due. False if it could not be written.
-    pub(super) async fn heartbeat(&mut self) -> bool {
-        let now = self.shared.now();
-        let record = HostRecord {
+    fn record(&self) -> HostRecord {
+        HostRecord {
             id: self.shared.me.clone(),
-            beat: self.beat,
+            // The heartbeat numbers it.
+            beat: 0,
             state: self.state(),
             lease_duration: self.shared.manager.lease_duration,
             max_partitions: self.shared.manager.max_partitions,
@@ -292,21 +287,18 @@ impl Manager {
             statistics: self.shared.statistics(),
             software: concat!("ephor ", env!("CARGO_PKG_VERSION")).into(),
             hub: self.read_hub(),
-        };
-        let news = self.written.as_ref().is_none_or(|(at, old)| {
-            now >= *at + self.shared.manager.renew_interval
-                || (&old.wants, &old.answers, old.state) != (&record.wants, &record.answers, record.state)
-                || old.hub != record.hub
-        });
-        if !news {
-            return true;
         }
-        self.beat += 1;
-        let record = HostRecord { beat: self.beat, ..record };
+    }
+
+    /// Writes our record if it has changed, or is due. False if it could not be written.
+    pub(super) async fn write_heartbeat(&mut self) -> bool {
+        let now = self.shared.now();
+        let record = self.record();
+        let interval = self.shared.manager.renew_interval;
+        let Some(record) = self.heartbeat.next(record, now, interval) else { return true };
         match self.shared.store.heartbeat(&record).await {
             Ok(desired) => {
-                self.draining = desired.drain;
-                self.written = Some((now, record));
+                self.heartbeat.written(now, record, desired);
                 true
             }
             Err(_) => false,

@@ -10,6 +10,7 @@ pub(crate) mod changes;
 mod epoch_book;
 mod foreign;
 mod health;
+mod heartbeat;
 mod hub_refresh;
 mod manager;
 mod namesakes;
@@ -23,6 +24,8 @@ mod signals;
 pub(crate) mod snapshot;
 mod stop;
 mod stuck;
+#[cfg(test)]
+mod test_values;
 
 use std::collections::BTreeSet;
 use std::fmt;

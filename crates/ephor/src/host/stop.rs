@@ -184,11 +184,11 @@ impl Manager {
     /// Writes heartbeats and answers requests during long calls: others see that we are alive and
     /// how long to wait. Without an answer they would steal the partitions.
     async fn heartbeat_and_answer(&mut self) {
-        self.heartbeat().await;
+        self.write_heartbeat().await;
         let Some(scan) = self.read_fleet().await else { return };
         self.reconcile(&scan).await;
         self.answer(&scan);
-        self.heartbeat().await;
+        self.write_heartbeat().await;
     }
 
     /// If the store cannot wake hosts, a release would go unnoticed until they scan. So we go on
@@ -225,7 +225,7 @@ impl Manager {
     /// Announces that we are leaving, and agrees to hand over to askers. False if no host should
     /// get any of our partitions, or the store does not answer.
     async fn offer_once(&mut self) -> bool {
-        if !self.heartbeat().await {
+        if !self.write_heartbeat().await {
             return false;
         }
         let Some(scan) = self.read_fleet().await else { return false };
@@ -234,12 +234,12 @@ impl Manager {
         }
         self.reconcile(&scan).await;
         self.answer(&scan);
-        self.heartbeat().await
+        self.write_heartbeat().await
     }
 
     /// Announces that we are leaving, and computes the successor of each of our partitions.
     async fn successors(&mut self) -> BTreeMap<PartitionId, HostId> {
-        self.heartbeat().await;
+        self.write_heartbeat().await;
         let Some(scan) = self.read_fleet().await else { return BTreeMap::new() };
         let mine = scan.plan.moves.iter().filter(|step| step.from == scan.me);
         mine.map(|step| (step.partition, scan.fleet.members[step.to].id.clone())).collect()

@@ -9,7 +9,7 @@
 //!
 //! No error of the store or the hub ends this loop.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +17,8 @@ use ephor_core::balance::{self, Fleet, Plan};
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::{Liveness, LivenessTracker, Tolerance};
 use ephor_core::handover::Ask;
-use ephor_core::host_record::{Answer, HostRecord, HostState, Want};
-use ephor_core::ids::{HostId, LogId, PartitionId};
-use ephor_core::same_hub::{HUB_REFRESH, HubTracker};
+use ephor_core::host_record::{Answer, HostRecord, HostState, ReadHub, Want};
+use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::store::{GroupOrigin, View};
 use ephor_core::time::Monotonic;
 use tokio::sync::{mpsc, watch};
@@ -29,8 +28,10 @@ use super::epoch_book::EpochBook;
 use super::foreign::Foreign;
 use super::health::Health;
 use super::heartbeat::Heartbeat;
-use super::hub_refresh::HubAnswer;
+use super::hub_refresh::{HubAnswer, HubRefresh};
+use super::lag_refresh::LagRefresh;
 use super::namesakes::Namesakes;
+use super::other_hubs::OtherHubs;
 use super::planted;
 use super::same_hub;
 use super::shared::HostShared;
@@ -62,12 +63,9 @@ pub(crate) struct Manager {
     pub(super) ends: mpsc::UnboundedReceiver<PumpEnd>,
     pub(super) end_sender: mpsc::UnboundedSender<PumpEnd>,
     pub(super) liveness_tracker: LivenessTracker,
-    pub(super) partitions: Vec<PartitionId>,
-    pub(super) log: Option<LogId>,
-    pub(super) refresh_at: Monotonic,
-    pub(super) lag_at: Monotonic,
-    /// True if the hub did not answer the last request.
-    pub(super) hub_away: bool,
+    pub(super) hub: HubRefresh,
+    lag: LagRefresh,
+    other_hubs: OtherHubs,
     pub(super) origin: Option<GroupOrigin>,
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,
@@ -80,10 +78,6 @@ pub(crate) struct Manager {
     pub(super) unconfirmed: Vec<(PartitionId, Epoch, bool)>,
     heartbeat: Heartbeat,
     namesakes: Namesakes,
-    /// Tracks the hubs that the other hosts read, since we know which one is ours.
-    pub(super) hub_tracker: HubTracker,
-    /// The hosts that read another hub, and were reported.
-    pub(super) elsewhere: BTreeSet<HostId>,
     unplaced: usize,
     /// Damaged records that were reported.
     damaged: Vec<String>,
@@ -117,23 +111,16 @@ impl Manager {
         let tolerance = Tolerance { fixed: default.fixed + resolution, ..default };
         let (end_sender, ends) = mpsc::unbounded_channel();
         let now = shared.now();
-        let refresh_at = answer.as_ref().filter(|answer| !answer.hub.partitions.is_empty());
-        let refresh_at = refresh_at.map_or(now, |answer| answer.asked + HUB_REFRESH);
-        let (mut partitions, log) =
-            answer.map_or((vec![], None), |answer| (answer.hub.partitions, answer.hub.log));
-        partitions.sort_unstable();
-        let hub_tracker = same_hub::hub_tracker(&shared);
+        let other_hubs = OtherHubs::new(same_hub::patience(&shared.manager));
         Self {
             liveness_tracker: LivenessTracker::new(tolerance, shared.manager.foreign_expiry),
             shared,
             ended,
             ends,
             end_sender,
-            partitions,
-            log,
-            refresh_at,
-            lag_at: now,
-            hub_away: false,
+            hub: HubRefresh::new(answer, now),
+            lag: LagRefresh::new(now),
+            other_hubs,
             origin: None,
             asks: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -144,8 +131,6 @@ impl Manager {
             unconfirmed: vec![],
             heartbeat: Heartbeat::default(),
             namesakes: Namesakes::default(),
-            hub_tracker,
-            elsewhere: BTreeSet::new(),
             unplaced: 0,
             damaged: vec![],
             unclaimed: BTreeMap::new(),
@@ -222,7 +207,7 @@ impl Manager {
     async fn scan(&mut self) -> bool {
         self.last_scan = self.shared.now();
         self.refresh_hub().await;
-        self.refresh_lag().await;
+        self.lag.refresh(&self.shared).await;
         self.shared.notice_stuck_calls();
         let beaten = self.write_heartbeat().await;
         let Some(scan) = self.read_fleet().await else { return true };
@@ -242,6 +227,19 @@ impl Manager {
             || !scan.plan.settled()
             || !self.asks.is_empty()
             || !self.answers.is_empty()
+    }
+
+    /// Asks the hub for its partitions and its log, if that is due.
+    async fn refresh_hub(&mut self) {
+        let Some(news) = self.hub.refresh(&self.shared).await else { return };
+        if news.is_back {
+            // The hub was the cause, and it is back: the host is healthy again.
+            self.health.recovered();
+        }
+        if news.has_new_log {
+            self.other_hubs.start_again();
+            self.end_pumps_of_the_old_log();
+        }
     }
 
     /// True if this host is drained, stops, or was told to stop while a scan is under way.
@@ -290,6 +288,12 @@ impl Manager {
         }
     }
 
+    /// The hub that we read, if we are sure of it.
+    fn read_hub(&self) -> Option<ReadHub> {
+        let is_current = self.hub.is_current(self.shared.now(), self.shared.manager.slow_scan);
+        same_hub::read_hub(&*self.shared.source, self.hub.log()).filter(|_| is_current)
+    }
+
     /// Writes our record if it has changed, or is due. False if it could not be written.
     pub(super) async fn write_heartbeat(&mut self) -> bool {
         let now = self.shared.now();
@@ -308,8 +312,9 @@ impl Manager {
     /// Reads the view and makes the plan. `None` if that was not possible.
     pub(super) async fn read_fleet(&mut self) -> Option<ScanView> {
         let shared = self.shared.clone();
-        if self.origin.is_none() && !self.partitions.is_empty() {
-            let origin = GroupOrigin { partitions: self.partitions.clone(), log: self.log.clone() };
+        if self.origin.is_none() && !self.hub.partitions().is_empty() {
+            let origin =
+                GroupOrigin { partitions: self.hub.partitions().to_vec(), log: self.hub.log().cloned() };
             self.origin = Some(shared.store.init_group(&origin).await.ok()?);
         }
         let sent = shared.now();
@@ -337,12 +342,15 @@ impl Manager {
         for other in self.namesakes.notice(&shared.me, &view) {
             shared.reporter.report(&HostError::NameInUse { other });
         }
-        self.notice_another_hub(&view.hosts);
+        let another = self.other_hubs.notice(&shared.me, self.read_hub(), &view.hosts, shared.now());
+        if let Some(error) = another {
+            shared.reporter.report(&error);
+        }
         for lease in &view.leases {
             self.epochs.observe(lease.partition, lease.epoch);
         }
         let patience = shared.manager.slow_scan.saturating_mul(2);
-        let mut fleet = Fleet::read(&view, &liveness, &self.partitions, patience, &shared.rules);
+        let mut fleet = Fleet::read(&view, &liveness, self.hub.partitions(), patience, &shared.rules);
         self.notice_unclaimed(&view, &mut fleet, received, patience);
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();
@@ -369,7 +377,7 @@ impl Manager {
             status.state = state;
             status.share = scan.plan.shares[scan.me];
             status.hosts_alive = scan.fleet.members.len();
-            status.partitions = self.partitions.len();
+            status.partitions = self.hub.partitions().len();
             status.scans += 1;
         }
         metrics::gauge!(names::PARTITIONS_OWNED).set(f64::from(self.shared.statistics().owned));

@@ -50,7 +50,7 @@ impl Manager {
             state,
             shared.store.clone(),
             shared.environment.clone(),
-            self.log.clone(),
+            self.hub.log().cloned(),
             checkpoint,
             shared.options.checkpoint.spacing,
         );
@@ -153,7 +153,7 @@ impl Manager {
                 };
                 if reason == CloseReason::SourceFailed {
                     // The hub may have been created again or changed: ask it again.
-                    self.refresh_at = now;
+                    self.hub.make_due(now);
                 }
                 // Without a pause it is the hub that has changed, and no failure of ours. And a
                 // host that serves another partition is healthy: then it is this partition that has
@@ -174,6 +174,17 @@ impl Manager {
             }
         };
         self.announce(partition, epoch, Some(me), to, reason);
+    }
+
+    /// The hub was deleted and created again, and a receiver may have reconnected to the new log by
+    /// itself, perhaps in the middle. So everything that started in the old log starts again.
+    pub(super) fn end_pumps_of_the_old_log(&self) {
+        let until = self.shared.now() + self.shared.manager.handover_timeout;
+        let successor = Some(self.shared.me.clone());
+        let slots = self.shared.slots();
+        for slot in slots.values().filter(|slot| slot.context.inner().log.as_ref() != self.hub.log()) {
+            slot.stop(Drain { until, disposition: Disposition::Release { successor: successor.clone() } });
+        }
     }
 
     fn serves_any(&self) -> bool {

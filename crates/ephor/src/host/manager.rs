@@ -24,8 +24,8 @@ use ephor_core::time::Monotonic;
 use tokio::sync::{mpsc, watch};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
+use super::cooldowns::Cooldowns;
 use super::epoch_book::EpochBook;
-use super::foreign::Foreign;
 use super::health::Health;
 use super::heartbeat::Heartbeat;
 use super::hub_refresh::{HubAnswer, HubRefresh};
@@ -46,16 +46,6 @@ const MAX_SCAN_TIME_AT_STOP: Duration = Duration::from_secs(1);
 /// The minimum time between two scans, however often the store wakes us.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The cooldown of a partition, during which this host does not claim it.
-#[derive(Clone, Debug)]
-pub(super) struct Cooldown {
-    pub(super) until: Monotonic,
-    /// The foreign reader that took it, if one did.
-    pub(super) foreign: Option<Foreign>,
-    /// The number of times in a row that its processor did not open here.
-    pub(super) unopened: u32,
-}
-
 pub(crate) struct Manager {
     pub(super) shared: Arc<HostShared>,
     /// Receives the report once the host has stopped. Closed when the manager ends.
@@ -70,7 +60,7 @@ pub(crate) struct Manager {
     pub(super) asks: BTreeMap<PartitionId, Ask>,
     pub(super) answers: BTreeMap<PartitionId, Answer>,
     pub(super) epochs: EpochBook,
-    pub(super) cooldowns: BTreeMap<PartitionId, Cooldown>,
+    pub(super) cooldowns: Cooldowns,
     pub(super) health: Health,
     /// The results of the partitions since the stop began.
     pub(super) report: StopReport,
@@ -125,7 +115,7 @@ impl Manager {
             asks: BTreeMap::new(),
             answers: BTreeMap::new(),
             epochs: EpochBook::default(),
-            cooldowns: BTreeMap::new(),
+            cooldowns: Cooldowns::default(),
             health: Health::default(),
             report: StopReport::default(),
             unconfirmed: vec![],
@@ -342,8 +332,8 @@ impl Manager {
         for other in self.namesakes.notice(&shared.me, &view) {
             shared.reporter.report(&HostError::NameInUse { other });
         }
-        let another = self.other_hubs.notice(&shared.me, self.read_hub(), &view.hosts, shared.now());
-        if let Some(error) = another {
+        let ours = self.read_hub();
+        if let Some(error) = self.other_hubs.notice(&shared.me, ours, &view.hosts, received) {
             shared.reporter.report(&error);
         }
         for lease in &view.leases {

@@ -7,6 +7,7 @@
 //! | a pump per partition ([`crate::pump`]) | the processor and the receiver |
 
 pub(crate) mod changes;
+mod cooldowns;
 mod epoch_book;
 mod foreign;
 mod health;

@@ -13,11 +13,11 @@ use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
 use super::changes::OwnershipReason;
-use super::foreign::Foreign;
+use super::cooldowns::ForeignReaction;
 use super::manager::{Manager, ScanView};
 use super::planted;
 use crate::lease_state::loss_reason;
-use crate::limits::{CLOSE_GRACE, MAX_FOREIGN_ATTEMPTS};
+use crate::limits::CLOSE_GRACE;
 use crate::pump_interface::{Disposition, Drain, Stop};
 
 /// If the announced end of a handover is off by this much or more, it is announced again.
@@ -57,7 +57,7 @@ impl Manager {
         let now = self.shared.now();
         let Some(token) = lease.token() else { return true };
         let served_before = self.epochs.is_served(partition, lease.epoch);
-        let cooling_down = self.cooldowns.get(&partition).filter(|cooldown| now < cooldown.until).is_some();
+        let cooling_down = self.is_cooling_down(partition);
         let manager = &self.shared.manager;
         // If the store's clock was set back, a lease looks younger than it is. Then only our own
         // observation counts.
@@ -100,21 +100,16 @@ impl Manager {
         }
     }
 
-    /// Reports a foreign reader of our partition, once each time that it takes it. Returns the time
-    /// from which to claim it back and the epoch to claim above, unless that was tried often
-    /// enough.
+    /// Reports a foreign reader of our partition. Returns the time from which to claim it back and
+    /// the epoch to claim above, unless that was tried often enough.
     fn notice_foreign_reader(&mut self, partition: PartitionId) -> Option<(Monotonic, Epoch)> {
-        let known = self.epochs.highest(partition);
-        let cooldown = self.cooldowns.get_mut(&partition)?;
-        let foreign = cooldown.foreign.as_mut()?;
-        let claims_back = foreign.attempts <= MAX_FOREIGN_ATTEMPTS;
-        // A reader beyond reach is reported for as long as it lasts, because nothing of the
-        // partition is processed meanwhile.
-        if (claims_back || foreign.is_beyond_reach(known)) && !foreign.reported {
-            foreign.reported = true;
-            self.shared.reporter.report(&foreign.error(partition, known));
+        let highest = self.epochs.highest(partition);
+        let ForeignReaction { report, claim_back } =
+            self.cooldowns.react_to_foreign_reader(partition, highest);
+        if let Some(error) = report {
+            self.shared.reporter.report(&error);
         }
-        claims_back.then_some((cooldown.until, foreign.above()))
+        claim_back
     }
 
     /// Answers the requests for our partitions, and starts the handovers to which we agree.
@@ -267,8 +262,7 @@ impl Manager {
     }
 
     fn is_cooling_down(&self, partition: PartitionId) -> bool {
-        let now = self.shared.now();
-        self.cooldowns.get(&partition).is_some_and(|cooldown| now < cooldown.until)
+        self.cooldowns.is_cooling_down(partition, self.shared.now())
     }
 
     /// Claims the free partitions that the plan gives to us.
@@ -289,10 +283,7 @@ impl Manager {
                     let lease = scan.view.lease(partition);
                     let expired = lease.is_some_and(|lease| lease.owner.is_some());
                     let cause = if expired { ClaimCause::Expired } else { ClaimCause::Unowned };
-                    let foreign =
-                        self.cooldowns.get(&partition).and_then(|cooldown| cooldown.foreign.as_ref());
-                    let above = foreign.map_or(Epoch::NONE, Foreign::above);
-                    self.claim_request(partition, lease, above, cause)
+                    self.claim_request(partition, lease, self.cooldowns.claim_above(partition), cause)
                 })
                 .collect()
         };

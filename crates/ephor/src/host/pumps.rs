@@ -10,18 +10,15 @@ use ephor_core::time::Monotonic;
 use tokio::sync::watch;
 
 use super::changes::OwnershipReason;
-use super::foreign::Foreign;
-use super::manager::{Cooldown, Manager};
+use super::manager::Manager;
 use super::shared::Slot;
 use crate::context::PartitionContext;
 use crate::lease_state::LeaseState;
-use crate::limits::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
+use crate::limits::FAILURES_FORGOTTEN_AFTER;
 use crate::processor::CloseReason;
 use crate::pump_activity::{PumpActivity, PumpState};
 use crate::pump_interface::{Control, Disposition, Drain, Outcome, PumpArgs, PumpEnd};
 
-/// The most doublings of the pause after a processor did not open: from 5 to 80 s.
-const MAX_OPEN_DOUBLINGS: u32 = 4;
 /// The pause before a partition is claimed again whose pump has panicked.
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
@@ -119,31 +116,19 @@ impl Manager {
         let me = self.shared.me.clone();
         if opened {
             self.health.recovered();
-            if let Some(cooldown) = self.cooldowns.get_mut(&partition) {
-                cooldown.unopened = 0;
-            }
+            self.cooldowns.opened(partition);
         }
         if lived >= FAILURES_FORGOTTEN_AFTER {
-            self.cooldowns.remove(&partition);
+            self.cooldowns.forget(partition);
         }
         let (to, reason) = match outcome {
             Outcome::GivenAway { reason: CloseReason::Handover, to, .. } => (to, OwnershipReason::HandedOver),
             Outcome::GivenAway { .. } => (None, OwnershipReason::Released(ReleaseCause::Shutdown)),
             Outcome::Lost { reason } => (None, OwnershipReason::Lost(reason)),
             Outcome::Displaced { epoch: newer, by } => {
-                let attempts = self
-                    .cooldowns
-                    .get(&partition)
-                    .and_then(|cooldown| cooldown.foreign.as_ref())
-                    .map_or(1, |foreign| foreign.attempts + 1);
-                let wait = if attempts <= MAX_FOREIGN_ATTEMPTS {
-                    FOREIGN_BACKOFF.delay(attempts, self.shared.environment.random())
-                } else {
-                    self.shared.manager.lease_duration * 2
-                };
-                let newer = newer.unwrap_or(epoch);
-                let foreign = Some(Foreign { epoch: newer, by, attempts, reported: false });
-                self.cooldowns.insert(partition, Cooldown { until: now + wait, foreign, unopened: 0 });
+                let (reader, rest) = ((newer.unwrap_or(epoch), by), self.shared.manager.lease_duration * 2);
+                let chance = || self.shared.environment.random();
+                self.cooldowns.displaced(partition, reader, now, rest, chance);
                 (None, OwnershipReason::Lost(CloseReason::Disconnected))
             }
             Outcome::Failed { reason, pause, .. } => {
@@ -162,14 +147,8 @@ impl Manager {
                 if ours && !pause.is_zero() && !self.serves_any() {
                     self.health.failed(now, self.shared.environment.random());
                 }
-                let unopened = if opened || reason == CloseReason::SourceFailed {
-                    0
-                } else {
-                    self.cooldowns.get(&partition).map_or(0, |cooldown| cooldown.unopened) + 1
-                };
-                // Longer each time, until another host finds it free for too long and tries it.
-                let until = now + pause * 2_u32.pow(unopened.saturating_sub(1).min(MAX_OPEN_DOUBLINGS));
-                self.cooldowns.insert(partition, Cooldown { until, foreign: None, unopened });
+                let is_unopened = !opened && reason != CloseReason::SourceFailed;
+                self.cooldowns.failed(partition, now, pause, is_unopened);
                 (None, OwnershipReason::Released(cause))
             }
         };

@@ -16,8 +16,7 @@ use std::time::Duration;
 use ephor_core::balance::{self, Fleet, Plan};
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::{Liveness, LivenessTracker, Tolerance};
-use ephor_core::handover::Ask;
-use ephor_core::host_record::{Answer, HostRecord, HostState, ReadHub, Want};
+use ephor_core::host_record::{HostRecord, HostState, ReadHub};
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::store::{GroupOrigin, View};
 use ephor_core::time::Monotonic;
@@ -31,6 +30,7 @@ use super::heartbeat::Heartbeat;
 use super::hub_refresh::{HubAnswer, HubRefresh};
 use super::lag_refresh::LagRefresh;
 use super::namesakes::Namesakes;
+use super::negotiation::Negotiation;
 use super::other_hubs::OtherHubs;
 use super::planted;
 use super::same_hub;
@@ -57,8 +57,7 @@ pub(crate) struct Manager {
     lag: LagRefresh,
     other_hubs: OtherHubs,
     pub(super) origin: Option<GroupOrigin>,
-    pub(super) asks: BTreeMap<PartitionId, Ask>,
-    pub(super) answers: BTreeMap<PartitionId, Answer>,
+    pub(super) negotiation: Negotiation,
     pub(super) epochs: EpochBook,
     pub(super) cooldowns: Cooldowns,
     pub(super) health: Health,
@@ -112,8 +111,7 @@ impl Manager {
             lag: LagRefresh::new(now),
             other_hubs,
             origin: None,
-            asks: BTreeMap::new(),
-            answers: BTreeMap::new(),
+            negotiation: Negotiation::default(),
             epochs: EpochBook::default(),
             cooldowns: Cooldowns::default(),
             health: Health::default(),
@@ -207,16 +205,14 @@ impl Manager {
         self.claim(&scan).await;
         let said = self.write_heartbeat().await;
         if !said {
-            // Nobody has seen our new requests, so they are dropped: their time without an answer
-            // must not start.
-            self.asks.retain(|_, ask| ask.asked_at < scan.received);
+            self.negotiation.drop_asks_since(scan.received);
         }
         self.note_status(&scan);
         !beaten
             || scan.grace_after_outage
             || !scan.plan.settled()
-            || !self.asks.is_empty()
-            || !self.answers.is_empty()
+            || self.negotiation.has_asks()
+            || self.negotiation.has_answers()
     }
 
     /// Asks the hub for its partitions and its log, if that is due.
@@ -253,16 +249,9 @@ impl Manager {
         }
     }
 
-    /// The requests to write into our record.
-    fn wants(&self) -> Vec<Want> {
-        if self.shared.rules.asks_stand_in_the_askers_record {
-            self.asks.values().map(Ask::want).collect()
-        } else {
-            vec![]
-        }
-    }
-
     fn record(&self) -> HostRecord {
+        let in_our_record = self.shared.rules.asks_stand_in_the_askers_record;
+        let wants = if in_our_record { self.negotiation.wants() } else { vec![] };
         HostRecord {
             id: self.shared.me.clone(),
             // The heartbeat numbers it.
@@ -270,8 +259,8 @@ impl Manager {
             state: self.state(),
             lease_duration: self.shared.manager.lease_duration,
             max_partitions: self.shared.manager.max_partitions,
-            wants: self.wants(),
-            answers: self.answers.values().cloned().collect(),
+            wants,
+            answers: self.negotiation.answers(),
             statistics: self.shared.statistics(),
             software: concat!("ephor ", env!("CARGO_PKG_VERSION")).into(),
             hub: self.read_hub(),

@@ -16,6 +16,7 @@ mod hub_refresh;
 mod lag_refresh;
 mod manager;
 mod namesakes;
+mod negotiation;
 mod other_hubs;
 mod ownership;
 mod planted;

@@ -89,6 +89,14 @@ impl Slot {
         });
     }
 
+    /// The time until which calls in flight may go on, if the pump was asked to stop gracefully.
+    pub(crate) fn drains_until(&self) -> Option<Monotonic> {
+        match &self.control.borrow().stop {
+            Some(Stop::Drain(drain)) => Some(drain.until),
+            _ => None,
+        }
+    }
+
     /// Names the successor of a partition that is to be released, if that is not decided yet.
     pub(crate) fn decide(&self, successor: Option<HostId>) {
         self.control.send_if_modified(|control| match &mut control.stop {

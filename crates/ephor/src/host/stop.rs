@@ -30,7 +30,7 @@ impl Manager {
     pub(super) async fn stop(&mut self) -> StopReport {
         let shared = self.shared.clone();
         let reporter = &shared.reporter;
-        let asked = !self.asks.is_empty();
+        let asked = self.negotiation.has_asks();
         if reporter.catch_panics("manager", self.release_all()).await.is_none() {
             let unsure = std::mem::take(&mut self.unconfirmed);
             unsure.into_iter().for_each(|(partition, _, _)| self.abandon(partition));
@@ -72,7 +72,7 @@ impl Manager {
         // Another call of `stop` may shorten the time at any moment.
         let mut limit = shared.stop.subscribe();
         let mut until = limit.borrow_and_update().unwrap_or_else(|| shared.now());
-        self.asks.clear();
+        self.negotiation.withdraw_all();
         if !shared.store.capabilities().wakes {
             tokio::select! {
                 biased;
@@ -229,7 +229,7 @@ impl Manager {
             return false;
         }
         let Some(scan) = self.read_fleet().await else { return false };
-        if !scan.plan.moves.iter().any(|step| step.from == scan.me) && self.answers.is_empty() {
+        if !scan.plan.moves.iter().any(|step| step.from == scan.me) && !self.negotiation.has_answers() {
             return false;
         }
         self.reconcile(&scan).await;

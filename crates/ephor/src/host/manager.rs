@@ -9,7 +9,6 @@
 //!
 //! No error of the store or the hub ends this loop.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,16 +24,17 @@ use tokio::sync::{mpsc, watch};
 use super::changes::{OwnershipEvent, OwnershipReason};
 use super::cooldowns::Cooldowns;
 use super::epoch_book::EpochBook;
+use super::fleet_tracker::FleetTracker;
 use super::health::Health;
 use super::heartbeat::Heartbeat;
 use super::hub_refresh::{HubAnswer, HubRefresh};
 use super::lag_refresh::LagRefresh;
-use super::namesakes::Namesakes;
 use super::negotiation::Negotiation;
 use super::other_hubs::OtherHubs;
 use super::planted;
 use super::same_hub;
 use super::shared::HostShared;
+use super::stop_progress::StopProgress;
 use crate::error::HostError;
 use crate::metric_names as names;
 use crate::pump_interface::PumpEnd;
@@ -52,7 +52,7 @@ pub(crate) struct Manager {
     ended: watch::Sender<Option<StopReport>>,
     pub(super) ends: mpsc::UnboundedReceiver<PumpEnd>,
     pub(super) end_sender: mpsc::UnboundedSender<PumpEnd>,
-    pub(super) liveness_tracker: LivenessTracker,
+    pub(super) fleet_tracker: FleetTracker,
     pub(super) hub: HubRefresh,
     lag: LagRefresh,
     other_hubs: OtherHubs,
@@ -61,17 +61,9 @@ pub(crate) struct Manager {
     pub(super) epochs: EpochBook,
     pub(super) cooldowns: Cooldowns,
     pub(super) health: Health,
-    /// The results of the partitions since the stop began.
-    pub(super) report: StopReport,
-    /// Partitions that were given away since then without a confirmation of the store.
-    pub(super) unconfirmed: Vec<(PartitionId, Epoch, bool)>,
+    /// Since the stop began.
+    pub(super) stopping: StopProgress,
     heartbeat: Heartbeat,
-    namesakes: Namesakes,
-    unplaced: usize,
-    /// Damaged records that were reported.
-    damaged: Vec<String>,
-    /// Partitions that never had an owner, and the time since which they are seen so.
-    unclaimed: BTreeMap<PartitionId, Monotonic>,
     last_scan: Monotonic,
 }
 
@@ -102,7 +94,7 @@ impl Manager {
         let now = shared.now();
         let other_hubs = OtherHubs::new(same_hub::patience(&shared.manager));
         Self {
-            liveness_tracker: LivenessTracker::new(tolerance, shared.manager.foreign_expiry),
+            fleet_tracker: FleetTracker::new(LivenessTracker::new(tolerance, shared.manager.foreign_expiry)),
             shared,
             ended,
             ends,
@@ -115,13 +107,8 @@ impl Manager {
             epochs: EpochBook::default(),
             cooldowns: Cooldowns::default(),
             health: Health::default(),
-            report: StopReport::default(),
-            unconfirmed: vec![],
+            stopping: StopProgress::default(),
             heartbeat: Heartbeat::default(),
-            namesakes: Namesakes::default(),
-            unplaced: 0,
-            damaged: vec![],
-            unclaimed: BTreeMap::new(),
             last_scan: now,
         }
     }
@@ -300,53 +287,33 @@ impl Manager {
         let view = shared.store.view().await;
         let received = shared.now();
         let Ok(view) = view else {
-            self.liveness_tracker.store_unreachable(received);
+            self.fleet_tracker.liveness.store_unreachable(received);
             return None;
         };
         let liveness = if shared.rules.ages_are_the_stores {
-            self.liveness_tracker.observe(&view, sent, received)
+            self.fleet_tracker.liveness.observe(&view, sent, received)
         } else {
             let aged = planted::ages_by_our_clock(&view, shared.environment.wall());
-            self.liveness_tracker.observe(&aged, sent, received)
+            self.fleet_tracker.liveness.observe(&aged, sent, received)
         };
         if liveness.skewed {
             shared.reporter.report(&HostError::ClockSkew);
         }
-        if self.damaged != view.damaged {
-            for what in &view.damaged {
-                shared.reporter.report(&HostError::Damaged { what: what.clone() });
-            }
-            self.damaged = view.damaged.clone();
-        }
-        for other in self.namesakes.notice(&shared.me, &view) {
-            shared.reporter.report(&HostError::NameInUse { other });
-        }
+        let mut errors = self.fleet_tracker.notice(&shared.me, &view);
         let ours = self.read_hub();
-        if let Some(error) = self.other_hubs.notice(&shared.me, ours, &view.hosts, received) {
-            shared.reporter.report(&error);
-        }
+        errors.extend(self.other_hubs.notice(&shared.me, ours, &view.hosts, received));
+        errors.iter().for_each(|error| shared.reporter.report(error));
         for lease in &view.leases {
             self.epochs.observe(lease.partition, lease.epoch);
         }
         let patience = shared.manager.slow_scan.saturating_mul(2);
         let mut fleet = Fleet::read(&view, &liveness, self.hub.partitions(), patience, &shared.rules);
-        self.notice_unclaimed(&view, &mut fleet, received, patience);
+        self.fleet_tracker.mark_overdue(&mut fleet.slots, &view, received, patience);
         let me = fleet.member(&shared.me)?;
         fleet.members[me].takes_part = self.takes_part();
         let plan = balance::plan(&fleet);
         let Liveness { grace_after_outage, ages_unknown, .. } = liveness;
         Some(ScanView { view, fleet, plan, me, grace_after_outage, ages_unknown, sent, received })
-    }
-
-    /// A partition without a record has no age. The host that should claim it may be alive and
-    /// never do so: after a while any host may claim it, as with one that was released.
-    fn notice_unclaimed(&mut self, view: &View, fleet: &mut Fleet, now: Monotonic, patience: Duration) {
-        let mut before = std::mem::take(&mut self.unclaimed);
-        for slot in fleet.slots.iter_mut().filter(|slot| view.lease(slot.partition).is_none()) {
-            let since = before.remove(&slot.partition).unwrap_or(now);
-            slot.overdue = now.since(since) >= patience;
-            self.unclaimed.insert(slot.partition, since);
-        }
     }
 
     fn note_status(&mut self, scan: &ScanView) {
@@ -360,10 +327,9 @@ impl Manager {
             status.scans += 1;
         }
         metrics::gauge!(names::PARTITIONS_OWNED).set(f64::from(self.shared.statistics().owned));
-        if scan.plan.unplaced > 0 && self.unplaced != scan.plan.unplaced {
-            self.shared.reporter.report(&HostError::Unplaced { partitions: scan.plan.unplaced });
+        if let Some(error) = self.fleet_tracker.notice_unplaced(scan.plan.unplaced) {
+            self.shared.reporter.report(&error);
         }
-        self.unplaced = scan.plan.unplaced;
     }
 
     /// Shortens the interval by up to a quarter (jitter), so that hosts do not scan in step.

@@ -9,6 +9,7 @@
 pub(crate) mod changes;
 mod cooldowns;
 mod epoch_book;
+mod fleet_tracker;
 mod foreign;
 mod health;
 mod heartbeat;
@@ -27,6 +28,7 @@ mod shared;
 mod signals;
 pub(crate) mod snapshot;
 mod stop;
+mod stop_progress;
 mod stuck;
 #[cfg(test)]
 mod test_values;

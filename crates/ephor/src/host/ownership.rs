@@ -60,7 +60,7 @@ impl Manager {
         // observation counts.
         let age_known = lease.age_known && scan.ages_unknown.binary_search(&partition).is_err();
         let by_store = self.shared.counts_from(scan.sent).before(lease.age);
-        let renewed = written_by(by_store, age_known, self.liveness_tracker.written_after(partition));
+        let renewed = written_by(by_store, age_known, self.fleet_tracker.liveness.written_after(partition));
         let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
         // After the deadline, or with an unknown age, the lease is released and can be claimed
         // again.

@@ -39,7 +39,7 @@ impl Manager {
         // Only the previous owner itself, once it has closed the partition, knows that nobody is at
         // work.
         let unaware = lease.previous_owner.as_ref() != Some(&shared.me);
-        let after_a_jump = self.liveness_tracker.former_owner_until(partition, lease.acquired_at, now);
+        let after_a_jump = self.fleet_tracker.liveness.former_owner_until(partition, lease.acquired_at, now);
         let after_a_jump = after_a_jump.filter(|_| lease.previous_owner.is_some()).unwrap_or(now);
         let deliver_from = if unaware { (now + lease.takeover_delay).max(after_a_jump) } else { now };
         let state = Arc::new(LeaseState::new(token, until));

@@ -2,7 +2,7 @@
 //!
 //! Stop claiming, hand over to askers, drain, close, checkpoint, release, leave the fleet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
@@ -14,8 +14,9 @@ use futures_util::StreamExt;
 
 use super::manager::Manager;
 use super::shared::HostShared;
+use super::stop_progress::Unconfirmed;
 use crate::limits::CLOSE_GRACE;
-use crate::pump_interface::{Outcome, PumpEnd};
+use crate::pump_interface::PumpEnd;
 use crate::stop_report::StopReport;
 
 /// The most time for one round of offering partitions to others; after that the pumps are stopped
@@ -32,13 +33,12 @@ impl Manager {
         let reporter = &shared.reporter;
         let asked = self.negotiation.has_asks();
         if reporter.catch_panics("manager", self.release_all()).await.is_none() {
-            let unsure = std::mem::take(&mut self.unconfirmed);
-            unsure.into_iter().for_each(|(partition, _, _)| self.abandon(partition));
+            self.stopping.abandon_unconfirmed();
         }
         // The calls that remain cannot be given up: their leases expire, and are not released.
         let left = std::mem::take(&mut *shared.slots());
-        self.report.abandoned.extend(left.keys());
-        for slot in left.values() {
+        for (partition, slot) in &left {
+            self.stopping.pump_left(*partition);
             slot.context.inner().lease.end();
             slot.context.cancel();
         }
@@ -48,7 +48,7 @@ impl Manager {
         if asked {
             reporter.catch_panics("manager", self.release_late_handovers()).await;
         }
-        std::mem::take(&mut self.report)
+        self.stopping.take_report()
     }
 
     /// Releases partitions that others handed to this host after its last scan, because they had agreed to that before it
@@ -61,7 +61,7 @@ impl Manager {
             if !self.epochs.is_served(lease.partition, lease.epoch) {
                 answers = answers && release_again(&shared, lease.partition, lease.epoch, true).await;
                 if !answers {
-                    self.abandon(lease.partition);
+                    self.stopping.abandon(lease.partition);
                 }
             }
         }
@@ -144,12 +144,12 @@ impl Manager {
     /// for the time of two calls.
     async fn release_unconfirmed(&mut self) {
         let shared = self.shared.clone();
-        let mut left: BTreeSet<PartitionId> =
-            self.unconfirmed.iter().map(|(partition, ..)| *partition).collect();
-        // They stay in the list until the end, for a panic on the way.
-        let again = self.unconfirmed.clone().into_iter().map(|(partition, epoch, settled)| {
+        let again = self.stopping.unconfirmed().to_vec().into_iter().map(|release| {
             let shared = shared.clone();
-            async move { (partition, release_again(&shared, partition, epoch, settled).await) }
+            async move {
+                let Unconfirmed { partition, epoch, settled } = release;
+                (partition, release_again(&shared, partition, epoch, settled).await)
+            }
         });
         let mut again = futures_util::stream::iter(again).buffer_unordered(MAX_CONCURRENT_RELEASES);
         let patience = shared.manager.store_timeout.saturating_mul(2);
@@ -159,7 +159,7 @@ impl Manager {
                 biased;
                 next = again.next() => match next {
                     Some((partition, true)) => {
-                        left.remove(&partition);
+                        self.stopping.confirmed(partition);
                         last = shared.now() + patience;
                     }
                     Some((_, false)) => {}
@@ -168,17 +168,7 @@ impl Manager {
                 () = shared.environment.sleep_until(last) => break,
             }
         }
-        self.unconfirmed.clear();
-        left.into_iter().for_each(|partition| self.abandon(partition));
-    }
-
-    /// Notes that the release of this partition is unconfirmed: its lease expires.
-    fn abandon(&mut self, partition: PartitionId) {
-        let StopReport { drained, given_up, unsettled, abandoned, .. } = &mut self.report;
-        for list in [drained, given_up, unsettled] {
-            list.retain(|other| *other != partition);
-        }
-        abandoned.push(partition);
+        self.stopping.abandon_unconfirmed();
     }
 
     /// Writes heartbeats and answers requests during long calls: others see that we are alive and
@@ -247,18 +237,7 @@ impl Manager {
 
     /// Handles a pump that ended while the host stops.
     fn note_end(&mut self, end: PumpEnd) {
-        let list = match end.outcome {
-            Outcome::Lost { .. } | Outcome::Displaced { .. } => &mut self.report.lost,
-            _ if !end.settled => &mut self.report.unsettled,
-            _ if end.given_up => &mut self.report.given_up,
-            Outcome::GivenAway { .. } | Outcome::Failed { .. } => &mut self.report.drained,
-        };
-        list.push(end.partition);
-        if let Outcome::GivenAway { confirmed: false, .. } | Outcome::Failed { confirmed: false, .. } =
-            end.outcome
-        {
-            self.unconfirmed.push((end.partition, end.epoch, end.settled));
-        }
+        self.stopping.pump_ended(&end);
         self.pump_ended(end);
     }
 }

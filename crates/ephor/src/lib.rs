@@ -26,6 +26,7 @@ pub mod memory;
 pub mod metric_names;
 mod options;
 mod processor;
+mod progress;
 mod pump;
 mod pump_activity;
 mod pump_interface;
@@ -39,7 +40,7 @@ mod store_calls;
 pub use ephor_core as seams;
 
 pub use builder::{BuildError, HostBuilder, host_name};
-pub use context::{CheckpointError, Checkpointed, Failing, PartitionContext};
+pub use context::{CheckpointError, Checkpointed, PartitionContext};
 pub use error::{HostError, PartitionError, ProcessorError, StoreCallError};
 pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
@@ -52,6 +53,7 @@ pub use options::{
     PartitionManagerOptions,
 };
 pub use processor::{CloseReason, EventProcessor};
+pub use progress::Failing;
 pub use pump_activity::PumpState;
 pub use stop_report::StopReport;
 

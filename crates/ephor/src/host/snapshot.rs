@@ -12,8 +12,8 @@ use ephor_core::time::Timestamp;
 
 use super::changes::OwnershipReason;
 use super::shared::HostShared;
-use crate::context::Failing;
 use crate::error::StoreCallError;
+use crate::progress::Failing;
 use crate::pump_activity::PumpState;
 use ephor_core::checkpoint::Position;
 

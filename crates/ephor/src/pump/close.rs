@@ -136,13 +136,13 @@ impl<P: EventProcessor> Pump<P> {
     async fn final_checkpoint(&mut self, closed: bool, until: Monotonic) -> bool {
         let finished_too = closed && self.shared.options.checkpoint.on_close;
         let Some(position) = self.context.pending_checkpoint(finished_too) else {
-            return self.context.nothing_unsaved();
+            return self.context.progress().nothing_unsaved();
         };
         let started = self.now();
         loop {
             match self.context.save(position.clone()).await {
                 Ok(Checkpointed::Refused) => break,
-                Ok(_) => return self.context.nothing_unsaved(),
+                Ok(_) => return self.context.progress().nothing_unsaved(),
                 Err(_) => {
                     let environment = &self.context.inner().environment;
                     environment.sleep_until(environment.now() + FINAL_CHECKPOINT_RETRY).await;

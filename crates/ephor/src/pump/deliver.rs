@@ -68,7 +68,8 @@ impl<P: EventProcessor> Pump<P> {
             timeouts = if matches!(error, ProcessorError::TimedOut { .. }) { timeouts + 1 } else { 0 };
             self.meters.failures.increment(1);
             self.shared.count_failure();
-            self.context.failed(failures, &error);
+            let wall = self.context.inner().environment.wall();
+            self.context.progress().failed(failures, &error, wall);
             self.set_state(PumpState::Failing);
             // Whatever ends the pump now, this batch is not finished.
             self.given_up = true;
@@ -150,7 +151,7 @@ impl<P: EventProcessor> Pump<P> {
             return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
         };
         if let Some(last) = batch.last() {
-            context.delivering(last);
+            context.progress().delivering(last);
         }
         let inner = context.inner();
         let timeout = shared.options.process_timeout;
@@ -179,7 +180,7 @@ impl<P: EventProcessor> Pump<P> {
             () = limit => Ok(Called::Failed(ProcessorError::TimedOut { after: timeout.unwrap_or_default() })),
         };
         activity.call_ended();
-        context.delivered();
+        context.progress().returned();
         ended.map_err(|interrupt| {
             self.given_up = true;
             self.context.cancel();
@@ -190,7 +191,8 @@ impl<P: EventProcessor> Pump<P> {
     /// Notes that the batch up to `last` is finished or skipped.
     fn note_finished(&mut self, last: &Event, events: u64) {
         self.given_up = false;
-        if self.context.finished(last, events, self.now()) {
+        let had_failed = self.context.progress().finished(last, events, self.now());
+        if had_failed {
             self.set_state(PumpState::Running);
         }
     }

@@ -115,6 +115,10 @@ impl PartitionContext {
         &self.0
     }
 
+    pub(crate) fn lease(&self) -> &Arc<LeaseState> {
+        &self.0.lease
+    }
+
     pub(crate) fn downgrade(&self) -> Weak<ContextInner> {
         Arc::downgrade(&self.0)
     }

@@ -113,18 +113,16 @@ pub(crate) async fn run(shared: Arc<HostShared>) {
 fn earliest_deadline(shared: &HostShared) -> Monotonic {
     let slots = shared.slots();
     let now = shared.now();
-    let leases = slots.values().map(|slot| &slot.context.inner().lease);
+    let leases = slots.values().map(|slot| slot.context.lease());
     leases.filter(|lease| lease.is_ours(now)).map(|lease| lease.deadline()).min().unwrap_or(Monotonic::NEVER)
 }
 
 /// The leases that a pump serves.
 pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
     let slots = shared.slots();
-    let served = slots
-        .values()
-        .filter(|slot| slot.context.inner().lease.is_ours(now) && !slot.activity.is_stuck());
+    let served = slots.values().filter(|slot| slot.context.lease().is_ours(now) && !slot.activity.is_stuck());
     let mut served: Vec<_> =
-        served.map(|slot| (slot.context.inner().lease.deadline(), slot.token().clone())).collect();
+        served.map(|slot| (slot.context.lease().deadline(), slot.token().clone())).collect();
     // The first to expire comes first, in case the store does not get through all of them.
     served.sort_by_key(|(deadline, _)| *deadline);
     served.into_iter().map(|(_, token)| token).collect()
@@ -159,7 +157,7 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unr
         match renewal {
             Renewal::Renewed => {
                 let until = deadline(shared.counts_from(sent), duration, shared.manager.fence_margin);
-                slot.context.inner().lease.extend(until);
+                slot.context.lease().extend(until);
             }
             Renewal::Unknown { what, retry_after: asked } => {
                 unknown.insert(token.partition);

@@ -59,7 +59,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn token(&self) -> &LeaseToken {
-        self.context.inner().lease.token()
+        self.context.lease().token()
     }
 
     /// Notifies the pump that the partition is lost.
@@ -71,7 +71,7 @@ impl Slot {
             }
             news
         });
-        self.context.inner().lease.end();
+        self.context.lease().end();
     }
 
     /// Asks the pump to stop gracefully. A second call can only shorten the time.
@@ -178,7 +178,7 @@ impl HostShared {
         let contexts: Vec<_> = slots.values().map(|slot| slot.context.clone()).collect();
         drop(slots);
         for context in &contexts {
-            context.inner().lease.end();
+            context.lease().end();
             context.cancel();
         }
         contexts.len()

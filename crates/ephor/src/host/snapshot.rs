@@ -88,7 +88,7 @@ impl HostSnapshot {
             .slots()
             .iter()
             .map(|(partition, slot)| {
-                let lease = &slot.context.inner().lease;
+                let lease = slot.context.lease();
                 let lag = slot.context.lag();
                 let progress = slot.context.progress();
                 PartitionSnapshot {

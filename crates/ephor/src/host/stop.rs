@@ -39,7 +39,7 @@ impl Manager {
         let left = std::mem::take(&mut *shared.slots());
         for (partition, slot) in &left {
             self.stopping.pump_left(*partition);
-            slot.context.inner().lease.end();
+            slot.context.lease().end();
             slot.context.cancel();
         }
         drop(left);

@@ -19,7 +19,7 @@ impl HostShared {
         let now = self.now();
         let mut stuck = vec![];
         for (partition, slot) in self.slots().iter_mut() {
-            let (lease, activity) = (&slot.context.inner().lease, &slot.activity);
+            let (lease, activity) = (slot.context.lease(), &slot.activity);
             let Some(running) = activity.call_running_since().map(|since| now.since(since)) else {
                 slot.over_since = None;
                 // It may have returned during this check.

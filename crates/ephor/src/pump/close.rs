@@ -43,7 +43,7 @@ impl<P: EventProcessor> Pump<P> {
             Ending::Displaced { .. } => (CloseReason::Disconnected, None),
         };
         let Some(disposition) = disposition else {
-            let lease = &self.context.inner().lease;
+            let lease = self.context.lease();
             let in_time = self.now() < lease.deadline();
             lease.end();
             self.context.cancel();
@@ -76,7 +76,7 @@ impl<P: EventProcessor> Pump<P> {
             Some(given) => given,
             None => self.give_away(&disposition, reason, settled).await,
         };
-        self.context.inner().lease.end();
+        self.context.lease().end();
         self.context.cancel();
         let confirmed = given == Some(Handoff::Done);
         let outcome = match ending {
@@ -100,25 +100,24 @@ impl<P: EventProcessor> Pump<P> {
     async fn close(&mut self, reason: CloseReason, until: Monotonic) -> bool {
         let Some(mut processor) = self.processor.take() else { return true };
         let context = self.context.clone();
-        let inner = context.inner();
         let started = self.now();
         let until = until.max(started + CLOSE_GRACE);
         self.activity.call_starts(started, until);
-        let limit = inner.environment.sleep_until(until);
+        let limit = self.shared.environment.sleep_until(until);
         let call = AssertUnwindSafe(async { processor.close(&context, reason).await }).catch_unwind();
         let still_owner = reason.still_owner();
         let error = tokio::select! {
             biased;
             // Once the partition is lost, there is nothing more to lose: `close` may use its time.
             _ = self.guard.wait(InterruptMask::Loss), if still_owner => {
-                Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) })
+                Some(ProcessorError::TimedOut { after: self.shared.now().since(started) })
             }
             result = call => match result {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.into()),
                 Err(panic) => Some(panicked(&*panic)),
             },
-            () = limit => Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) }),
+            () = limit => Some(ProcessorError::TimedOut { after: self.shared.now().since(started) }),
         };
         self.activity.call_ended();
         match error {
@@ -144,10 +143,10 @@ impl<P: EventProcessor> Pump<P> {
                 Ok(Checkpointed::Refused) => break,
                 Ok(_) => return self.context.progress().nothing_unsaved(),
                 Err(_) => {
-                    let environment = &self.context.inner().environment;
-                    environment.sleep_until(environment.now() + FINAL_CHECKPOINT_RETRY).await;
+                    let retry_at = self.now() + FINAL_CHECKPOINT_RETRY;
+                    self.shared.environment.sleep_until(retry_at).await;
                     let patience = until.max(started + CLOSE_GRACE);
-                    if self.now() >= patience || !self.context.inner().lease.is_ours(self.now()) {
+                    if self.now() >= patience || !self.context.lease().is_ours(self.now()) {
                         break;
                     }
                 }
@@ -165,8 +164,7 @@ impl<P: EventProcessor> Pump<P> {
         reason: CloseReason,
         settled: bool,
     ) -> Option<Handoff> {
-        let inner = self.context.inner();
-        let (store, token) = (&inner.store, inner.lease.token().clone());
+        let (store, token) = (&self.shared.store, self.context.lease().token().clone());
         let result = match disposition {
             Disposition::HandOver { to, duration } => {
                 let request = TransferRequest { token, to: to.clone(), duration: *duration, settled };

@@ -68,7 +68,7 @@ impl<P: EventProcessor> Pump<P> {
             timeouts = if matches!(error, ProcessorError::TimedOut { .. }) { timeouts + 1 } else { 0 };
             self.meters.failures.increment(1);
             self.shared.count_failure();
-            let wall = self.context.inner().environment.wall();
+            let wall = self.shared.environment.wall();
             self.context.progress().failed(failures, &error, wall);
             self.set_state(PumpState::Failing);
             // Whatever ends the pump now, this batch is not finished.
@@ -153,11 +153,10 @@ impl<P: EventProcessor> Pump<P> {
         if let Some(last) = batch.last() {
             context.progress().delivering(last);
         }
-        let inner = context.inner();
         let timeout = shared.options.process_timeout;
-        let now = inner.environment.now();
+        let now = shared.now();
         let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
-        let limit = timeout.map(|_| inner.environment.sleep_until(until));
+        let limit = timeout.map(|_| shared.environment.sleep_until(until));
         let limit = async {
             match limit {
                 Some(limit) => limit.await,
@@ -268,12 +267,11 @@ impl<P: EventProcessor> Pump<P> {
             pending_errors.push(error.clone());
             return Ok(());
         };
-        let inner = context.inner();
         let timeout = shared.options.process_timeout;
-        let now = inner.environment.now();
+        let now = shared.now();
         let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
         let mut timer = LazyTimer::default();
-        let limit = timer.until(&*inner.environment, until);
+        let limit = timer.until(&*shared.environment, until);
         activity.call_starts(now, until);
         let ended = tokio::select! {
             biased;

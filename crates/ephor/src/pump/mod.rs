@@ -109,10 +109,9 @@ struct Meters {
 /// lease it wins (`host/pumps.rs`).
 pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) -> PumpEnd {
     let PumpArgs { shared, context, activity, control, origin, deliver_from } = args;
-    let inner = context.inner();
-    let labels = partition_labels(&inner.store, context.partition());
-    let guard = Guard::new(inner.environment.clone(), inner.lease.clone(), control);
-    let now = inner.environment.now();
+    let labels = partition_labels(&shared.store, context.partition());
+    let guard = Guard::new(shared.environment.clone(), context.lease().clone(), control);
+    let now = shared.now();
     let mut pump = Pump {
         guard,
         factory,
@@ -178,8 +177,8 @@ impl<P: EventProcessor> Pump<P> {
         loop {
             events.clear();
             let wake_at = self.wake_at();
-            let Self { guard, ticker, context, .. } = self;
-            let environment = &*context.inner().environment;
+            let Self { guard, ticker, shared, .. } = self;
+            let environment = &*shared.environment;
             let received = tokio::select! {
                 biased;
                 interrupt = guard.wait(InterruptMask::Everything) => match interrupt {
@@ -335,7 +334,7 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Sleeps, unless the pump is stopped.
     async fn sleep_until(&mut self, at: Monotonic) -> Result<(), Ending> {
-        let sleep = self.context.inner().environment.sleep_until(at);
+        let sleep = self.shared.environment.sleep_until(at);
         self.unless_stopped(sleep).await
     }
 
@@ -359,9 +358,8 @@ impl<P: EventProcessor> Pump<P> {
         match interrupt {
             Interrupt::Drain(drain) => Ending::Drain(drain),
             Interrupt::Lost(reason) => {
-                let inner = self.context.inner();
-                let now = inner.environment.now();
-                if now >= inner.lease.deadline() {
+                let now = self.now();
+                if now >= self.context.lease().deadline() {
                     let partition = self.context.partition();
                     let store_failing_for = self.shared.store.failing_for(now);
                     self.shared.reporter.report(&HostError::SelfFenced { partition, store_failing_for });
@@ -378,11 +376,11 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     fn now(&self) -> Monotonic {
-        self.context.inner().environment.now()
+        self.shared.now()
     }
 
     fn random(&self) -> u64 {
-        self.context.inner().environment.random()
+        self.shared.environment.random()
     }
 }
 

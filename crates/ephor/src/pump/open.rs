@@ -181,8 +181,7 @@ impl<P: EventProcessor> Pump<P> {
             Ok(Err(error)) => return Err(self.open_failed(error.into())),
             Err(panic) => return Err(self.open_failed(panicked(&*panic))),
         };
-        let context = self.context.clone();
-        let inner = context.inner();
+        let (context, environment) = (self.context.clone(), self.shared.environment.clone());
         let timeout = self.shared.options.process_timeout;
         let limit = timeout.map_or(Monotonic::NEVER, |timeout| self.now() + timeout);
         let mut timer = LazyTimer::default();
@@ -192,7 +191,7 @@ impl<P: EventProcessor> Pump<P> {
                 tokio::select! {
                     biased;
                     opened = AssertUnwindSafe(async { processor.open(&context).await }).catch_unwind() => Some(opened),
-                    () = timer.until(&*inner.environment, limit) => None,
+                    () = timer.until(&*environment, limit) => None,
                 }
             })
             .await;
@@ -307,9 +306,8 @@ impl<P: EventProcessor> Pump<P> {
         &mut self,
         question: impl Future<Output = Result<T, E>>,
     ) -> Result<Result<T, E>, Ending> {
-        let environment = self.context.inner().environment.clone();
-        let source = self.shared.source.clone();
-        self.unless_stopped(while_bytes_come(&*environment, &*source, question)).await
+        let shared = self.shared.clone();
+        self.unless_stopped(while_bytes_come(&*shared.environment, &*shared.source, question)).await
     }
 
     /// Holds the partition without reading, until an operator seeks or another host takes it.

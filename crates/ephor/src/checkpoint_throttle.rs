@@ -62,7 +62,7 @@ impl PartitionContext {
         let inner = self.inner();
         let now = inner.environment.now();
         let mut progress = self.progress();
-        let written = progress.saved.as_ref().is_some_and(|saved| self.already_saved(saved, position));
+        let written = progress.saved_up_to(position).is_some();
         if now >= progress.throttle.not_before || written || !inner.lease.is_ours(now) {
             return false;
         }

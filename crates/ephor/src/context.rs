@@ -4,23 +4,20 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ephor_core::checkpoint::{Checkpoint, Position, Unsaved};
+use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, LogId, Namespace, PartitionId};
 use ephor_core::position::SequenceNumber;
-use ephor_core::progress::{self, Lag};
-use ephor_core::source::{LastEnqueued, PartitionProperties};
+use ephor_core::progress::Lag;
 use ephor_core::store::{Save, SaveRequest};
-use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::watch;
 
-use crate::checkpoint_throttle::CheckpointThrottle;
 use crate::environment::Environment;
-use crate::error::{ProcessorError, StoreCallError};
+use crate::error::StoreCallError;
 use crate::lease_state::LeaseState;
 use crate::metric_names as names;
-use crate::pump::state::PumpState;
+use crate::progress::Progress;
 use crate::saves_in_flight::SavesInFlight;
 use crate::store_calls::StoreCalls;
 
@@ -66,38 +63,6 @@ pub enum CheckpointError {
     },
 }
 
-/// The progress of the partition since this host owns it.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// The last event for which `process_events` returned `Ok`.
-    pub(crate) finished: Option<Position>,
-    /// The end of the batch that is being processed.
-    current: Option<Position>,
-    /// The last event that was delivered to the processor.
-    delivered: Option<SequenceNumber>,
-    /// The stored checkpoint.
-    pub(crate) saved: Option<Checkpoint>,
-    pub(crate) throttle: CheckpointThrottle,
-    pub(crate) unsaved: Unsaved,
-    pub(crate) last_enqueued: Option<LastEnqueued>,
-    /// The oldest event that was kept when the partition was opened.
-    pub(crate) first_kept: SequenceNumber,
-    pub(crate) events: u64,
-    /// The batch that currently fails.
-    pub(crate) failing: Option<Failing>,
-}
-
-/// A batch that fails and is redelivered.
-#[derive(Clone, Debug)]
-pub struct Failing {
-    /// The time of its first failure, by this host's wall clock.
-    pub since: Timestamp,
-    /// The number of failures so far.
-    pub attempts: u32,
-    /// The last error.
-    pub error: ProcessorError,
-}
-
 pub(crate) struct ContextInner {
     /// The minimum time between two checkpoints.
     pub(crate) spacing: Duration,
@@ -130,7 +95,7 @@ impl PartitionContext {
         let labels = partition_labels(&store, lease.token().partition);
         let checkpoints = metrics::counter!(names::CHECKPOINTS, &labels);
         let fenced = metrics::counter!(names::FENCED_WRITES, &labels);
-        let progress = Mutex::new(Progress { saved: checkpoint, ..Progress::default() });
+        let progress = Mutex::new(Progress::new(log.clone(), checkpoint));
         let cancel = watch::Sender::new(false);
         Self(Arc::new(ContextInner {
             spacing,
@@ -148,6 +113,10 @@ impl PartitionContext {
 
     pub(crate) fn inner(&self) -> &ContextInner {
         &self.0
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<LeaseState> {
+        &self.0.lease
     }
 
     pub(crate) fn downgrade(&self) -> Weak<ContextInner> {
@@ -212,12 +181,12 @@ impl PartitionContext {
     /// Call it on the context that made the request. A checkpoint of another log or epoch, or of an
     /// event that this processor has not received, is ignored with a warning.
     pub fn checkpoint_committed(&self, checkpoint: &Checkpoint) {
-        let delivered = self.progress().delivered;
+        let delivered = self.progress().delivered();
         let ours = checkpoint.log == self.0.log
             && checkpoint.epoch == self.epoch()
             && checkpoint.position.finished() <= delivered;
         if ours {
-            self.note_saved(checkpoint);
+            self.progress().note_saved(checkpoint);
         } else {
             let (partition, epoch) = (self.partition(), self.epoch());
             tracing::warn!(%partition, %epoch, ?checkpoint, "a committed checkpoint of another owner or partition is ignored");
@@ -232,13 +201,7 @@ impl PartitionContext {
     /// The lag of this partition, as of the last batch; while it is paused or fails, as of a few
     /// seconds ago.
     pub fn lag(&self) -> Lag {
-        let progress = self.progress();
-        let saved = progress.saved.as_ref().filter(|saved| saved.log.is_none() || saved.log == self.0.log);
-        let finished =
-            progress.finished.as_ref().or(saved.map(|saved| &saved.position)).and_then(finished_of);
-        let (first, last) = (progress.first_kept, progress.last_enqueued.clone());
-        let partition = PartitionProperties::without_gap(self.partition(), first, last);
-        progress::lag(&partition, finished)
+        self.progress().lag(self.partition())
     }
 
     /// True if this host may no longer act for the partition.
@@ -262,10 +225,7 @@ impl PartitionContext {
     /// mark); in `close`, up to the last finished batch. For a closure per event, up to that event.
     /// It is rate-limited ([`Checkpointed::Deferred`]).
     pub async fn checkpoint(&self) -> Result<Checkpointed, CheckpointError> {
-        let position = {
-            let progress = self.progress();
-            progress.current.clone().or_else(|| progress.finished.clone())
-        };
+        let position = self.progress().current().cloned();
         match position {
             Some(position) => self.save_rate_limited(position).await,
             None => Ok(Checkpointed::Nothing),
@@ -275,7 +235,7 @@ impl PartitionContext {
     /// Writes a checkpoint up to and including this event (a low-water mark): the next owner
     /// resumes right after it. It is rate-limited ([`Checkpointed::Deferred`]).
     pub async fn checkpoint_at(&self, event: &Event) -> Result<Checkpointed, CheckpointError> {
-        if self.progress().delivered.is_none_or(|delivered| event.sequence > delivered) {
+        if self.progress().delivered().is_none_or(|delivered| event.sequence > delivered) {
             return Err(CheckpointError::NotDelivered { sequence: event.sequence });
         }
         self.save_rate_limited(Position::of(event)).await
@@ -298,26 +258,15 @@ impl PartitionContext {
     /// does not exist in this log. Progress from before the start is reset.
     pub(crate) async fn begin(&self, start: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
         if rewind {
-            self.forget_progress();
+            self.progress().forget();
             let inner = &*self.0;
             inner.saving.none_left(&*inner.environment, inner.store.timeout()).await;
         }
         let written = self.write(start, rewind).await?;
         if !written.is_refused() {
-            let mut progress = self.progress();
-            progress.finished = None;
-            progress.throttle.pending = None;
-            progress.unsaved = Unsaved::default();
+            self.progress().begin();
         }
         Ok(written)
-    }
-
-    /// Resets the progress before a rewind: nothing of it may be saved from now on.
-    fn forget_progress(&self) {
-        let mut progress = self.progress();
-        progress.finished = None;
-        progress.delivered = None;
-        progress.throttle.pending = None;
     }
 
     async fn write(&self, position: Position, rewind: bool) -> Result<Checkpointed, CheckpointError> {
@@ -326,16 +275,15 @@ impl PartitionContext {
             inner.fenced.increment(1);
             return Ok(Checkpointed::Refused);
         }
-        let already_saved = |saved: &&Checkpoint| !rewind && self.already_saved(saved, &position);
-        if let Some(saved) = self.progress().saved.as_ref().filter(already_saved) {
-            return Ok(Checkpointed::Unchanged(saved.clone()));
+        let already_saved = if rewind { None } else { self.progress().saved_up_to(&position).cloned() };
+        if let Some(saved) = already_saved {
+            return Ok(Checkpointed::Unchanged(saved));
         }
         self.progress().throttle.not_before = inner.environment.now() + inner.spacing;
         let token = inner.lease.token();
         let request = SaveRequest { rewind, ..SaveRequest::new(token, &position, inner.log.as_ref()) };
-        let call = inner.store.store().save(inner.store.group(), &request);
         let saving = inner.saving.begin(&*inner.environment, inner.store.timeout());
-        let saved = inner.store.call("save", Some(token.partition), call).await;
+        let saved = inner.store.save(&request).await;
         // A rewind that is carried out late does no harm: events are repeated, not skipped.
         if saved.is_ok() || rewind {
             saving.answered();
@@ -345,14 +293,15 @@ impl PartitionContext {
         match saved? {
             Save::Saved(checkpoint) => {
                 inner.checkpoints.increment(1);
+                let mut progress = self.progress();
                 if rewind {
-                    self.progress().saved = None;
+                    progress.saved = None;
                 }
-                self.note_saved(&checkpoint);
+                progress.note_saved(&checkpoint);
                 Ok(Checkpointed::Saved(checkpoint))
             }
             Save::Behind { stored } => {
-                self.note_saved(&stored);
+                self.progress().note_saved(&stored);
                 Ok(Checkpointed::Unchanged(stored))
             }
             Save::Fenced { .. } => {
@@ -363,84 +312,12 @@ impl PartitionContext {
         }
     }
 
-    /// True if the saved checkpoint is as far as the position, or further. A checkpoint of another
-    /// log does not count.
-    pub(crate) fn already_saved(&self, saved: &Checkpoint, position: &Position) -> bool {
-        let log = self.0.log.as_ref();
-        let same = saved.position == *position && saved.log.as_ref() == log;
-        same || saved.forbids(position, log)
-    }
-
-    /// True if everything that is finished is also saved.
-    pub(crate) fn nothing_unsaved(&self) -> bool {
-        let progress = self.progress();
-        let saved =
-            |finished| progress.saved.as_ref().is_some_and(|saved| self.already_saved(saved, finished));
-        progress.finished.as_ref().is_none_or(saved)
-    }
-
     /// The position after which to resume: the progress made here, or else the checkpoint.
     pub(crate) fn resume_point(&self) -> Option<Checkpoint> {
         let progress = self.progress();
         let Some(position) = progress.finished.clone() else { return progress.saved.clone() };
         let (log, saved_at) = (self.0.log.clone(), self.0.environment.wall());
         Some(Checkpoint { position, log, epoch: self.epoch(), saved_at })
-    }
-
-    fn note_saved(&self, checkpoint: &Checkpoint) {
-        let mut progress = self.progress();
-        let finished = progress.finished.as_ref().and_then(Position::finished);
-        if checkpoint.position.finished() >= finished {
-            progress.unsaved = Unsaved::default();
-        }
-        progress.throttle.drop_up_to(&checkpoint.position);
-        // Replies may come in another order than the requests.
-        if !progress.saved.as_ref().is_some_and(|saved| self.already_saved(saved, &checkpoint.position)) {
-            progress.saved = Some(checkpoint.clone());
-        }
-    }
-
-    /// Notes that a batch that ends with this event is passed to the processor.
-    pub(crate) fn delivering(&self, last: &Event) {
-        let mut progress = self.progress();
-        progress.current = Some(Position::of(last));
-        progress.delivered = progress.delivered.max(Some(last.sequence));
-    }
-
-    /// Notes that the processor returned from a batch, with or without success.
-    pub(crate) fn delivered(&self) {
-        self.progress().current = None;
-    }
-
-    /// Notes that the current batch failed.
-    pub(crate) fn failed(&self, attempts: u32, error: &ProcessorError) {
-        let now = self.0.environment.wall();
-        let mut progress = self.progress();
-        let since = progress.failing.as_ref().map_or(now, |failing| failing.since);
-        progress.failing = Some(Failing { since, attempts, error: error.clone() });
-        drop(progress);
-        self.0.lease.set_pump_state(PumpState::Failing);
-    }
-
-    /// Notes that the batch up to `last` is finished.
-    pub(crate) fn finished(&self, last: &Event, events: u64, now: Monotonic) {
-        let mut progress = self.progress();
-        let position = Position::of(last);
-        if !progress.saved.as_ref().is_some_and(|saved| self.already_saved(saved, &position)) {
-            progress.unsaved.add(events, now);
-        }
-        progress.finished = Some(position);
-        progress.events += events;
-        if progress.failing.take().is_some() {
-            self.0.lease.set_pump_state(PumpState::Running);
-        }
-    }
-}
-
-fn finished_of(position: &Position) -> Option<(SequenceNumber, Option<Timestamp>)> {
-    match position {
-        Position::Finished { sequence, enqueued_at, .. } => Some((*sequence, *enqueued_at)),
-        Position::Start(_) => None,
     }
 }
 

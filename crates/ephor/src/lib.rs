@@ -12,28 +12,36 @@
 //! | test your processor | the crate `ephor-testkit` |
 
 pub mod admin;
+mod builder;
 mod checkpoint_throttle;
 mod context;
 pub mod environment;
 mod error;
 mod host;
+mod hub_calls;
+mod hub_health;
 mod lease_state;
+mod limits;
 pub mod memory;
 pub mod metric_names;
 mod options;
 mod processor;
+mod progress;
 mod pump;
+mod pump_activity;
+mod pump_interface;
 mod report;
 mod saves_in_flight;
+mod services;
 mod stop_report;
 mod store_calls;
 
 /// All of `ephor-core`, for authors of a store or a source.
 pub use ephor_core as seams;
 
-pub use context::{CheckpointError, Checkpointed, Failing, PartitionContext};
+pub use builder::{BuildError, HostBuilder, host_name};
+pub use context::{CheckpointError, Checkpointed, PartitionContext};
 pub use error::{HostError, PartitionError, ProcessorError, StoreCallError};
-pub use host::builder::{BuildError, HostBuilder, host_name};
 pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
 pub use host::{EventProcessorHost, NotRunning, StartError};
@@ -45,7 +53,8 @@ pub use options::{
     PartitionManagerOptions,
 };
 pub use processor::{CloseReason, EventProcessor};
-pub use pump::state::PumpState;
+pub use progress::Failing;
+pub use pump_activity::PumpState;
 pub use stop_report::StopReport;
 
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};

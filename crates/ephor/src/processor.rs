@@ -130,7 +130,7 @@ where
     async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
         for event in events {
             if self.finished.is_none_or(|finished| event.sequence > finished) {
-                context.delivering(event);
+                context.progress().delivering(event);
                 (self.handle)(context.clone(), event.clone()).await?;
                 self.finished = Some(event.sequence);
             }

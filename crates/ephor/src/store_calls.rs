@@ -1,16 +1,25 @@
-//! Calls to the store: each with a timeout, and with a record of the current outage.
+//! Calls to the store: one method for each operation, each with a timeout, and with a record of the
+//! current outage.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
-use ephor_core::store::{Store, StoreError};
+use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::store::{
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Store, StoreError,
+    View,
+};
 use ephor_core::time::Monotonic;
 
 use crate::environment::Environment;
 use crate::error::{HostError, StoreCallError};
 use crate::report::Reporter;
+
+/// The result of a store call. A failure is reported before it is returned.
+pub(crate) type StoreResult<T> = Result<T, StoreCallError>;
 
 #[derive(Clone)]
 pub(crate) struct StoreCalls {
@@ -42,8 +51,9 @@ impl StoreCalls {
         Self { store, environment, reporter, group, timeout, failing: Arc::default() }
     }
 
-    pub(crate) fn store(&self) -> &dyn Store {
-        &*self.store
+    /// The optional features of the store.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
     }
 
     /// The timeout of a call.
@@ -64,13 +74,71 @@ impl StoreCalls {
         self.store.changed(&self.group, host).await;
     }
 
-    /// Makes a call. A failure is reported here, and returned.
-    pub(crate) async fn call<T>(
+    /// Writes the origin of the group, unless there is one already; returns the stored one.
+    pub(crate) async fn init_group(&self, origin: &GroupOrigin) -> StoreResult<GroupOrigin> {
+        self.call("init_group", None, self.store.init_group(&self.group, origin)).await
+    }
+
+    /// Reads all records of the group.
+    pub(crate) async fn view(&self) -> StoreResult<View> {
+        self.call("view", None, self.store.view(&self.group)).await
+    }
+
+    /// Writes a host's record, and returns the desired state of the host.
+    pub(crate) async fn heartbeat(&self, record: &HostRecord) -> StoreResult<DesiredState> {
+        self.call("heartbeat", None, self.store.heartbeat(&self.group, record)).await
+    }
+
+    /// Removes the record of a host that has stopped.
+    pub(crate) async fn retire(&self, host: &HostId) -> StoreResult<()> {
+        self.call("retire", None, self.store.retire(&self.group, host)).await
+    }
+
+    /// Takes a partition in a new epoch.
+    pub(crate) async fn claim(&self, request: &ClaimRequest) -> StoreResult<Claim> {
+        self.call("claim", Some(request.partition), self.store.claim(&self.group, request)).await
+    }
+
+    /// Renews leases, the most urgent first; returns one result for each, in order. A store that
+    /// renews lease by lease returns the results that it has before the timeout.
+    pub(crate) async fn renew(&self, duration: Duration, tokens: &[LeaseToken]) -> StoreResult<Vec<Renewal>> {
+        let limit = self.timeout * 4 / 5;
+        self.call("renew", None, self.store.renew_within(&self.group, duration, tokens, limit)).await
+    }
+
+    /// Renews one lease. `None` if the store returned no result for it.
+    pub(crate) async fn renew_one(
+        &self,
+        duration: Duration,
+        token: &LeaseToken,
+    ) -> StoreResult<Option<Renewal>> {
+        let call = self.store.renew(&self.group, duration, std::slice::from_ref(token));
+        Ok(self.call("renew", Some(token.partition), call).await?.pop())
+    }
+
+    /// Hands a lease over in a new epoch.
+    pub(crate) async fn transfer(&self, request: &TransferRequest) -> StoreResult<Handoff> {
+        let partition = request.token.partition;
+        self.call("transfer", Some(partition), self.store.transfer(&self.group, request)).await
+    }
+
+    /// Releases a lease.
+    pub(crate) async fn release(&self, request: &ReleaseRequest) -> StoreResult<Handoff> {
+        let partition = request.token.partition;
+        self.call("release", Some(partition), self.store.release(&self.group, request)).await
+    }
+
+    /// Saves a position.
+    pub(crate) async fn save(&self, request: &SaveRequest) -> StoreResult<Save> {
+        self.call("save", Some(request.token.partition), self.store.save(&self.group, request)).await
+    }
+
+    async fn call<T>(
         &self,
         operation: &'static str,
         partition: Option<PartitionId>,
         call: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreCallError> {
+    ) -> StoreResult<T> {
         let limit = self.environment.sleep_until(self.environment.now() + self.timeout);
         let result = tokio::select! {
             biased;

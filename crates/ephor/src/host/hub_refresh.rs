@@ -1,20 +1,16 @@
-//! Refreshes the manager's knowledge of the hub: its partitions, and their ends for the lag.
+//! The hub as the manager knows it: its partitions and its log, refreshed periodically, because a
+//! hub may grow, or be deleted and created again.
 
+use std::time::Duration;
+
+use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::same_hub::HUB_REFRESH;
 use ephor_core::source::HubProperties;
 use ephor_core::time::Monotonic;
-use futures_util::StreamExt;
 
-use super::manager::Manager;
-use super::same_hub;
-use crate::context::PartitionContext;
+use super::shared::HostShared;
 use crate::error::HostError;
-use crate::pump::guard::{Disposition, Drain};
-use crate::pump::open::within_limit;
-use crate::pump::state::PumpState;
-
-/// The most concurrent requests to the hub.
-const MAX_CONCURRENT_REQUESTS: usize = 16;
+use crate::hub_calls::within_limit;
 
 /// The properties of the hub, with their time.
 pub(super) struct HubAnswer {
@@ -24,92 +20,145 @@ pub(super) struct HubAnswer {
     pub(super) asked: Monotonic,
 }
 
-impl Manager {
-    /// Asks the hub for its partitions periodically, because it may grow.
-    pub(super) async fn refresh_hub(&mut self) {
-        if self.shared.now() < self.refresh_at {
-            return;
+/// The news in an answer of the hub.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct HubNews {
+    /// The hub did not answer the last request, and answers again.
+    pub(super) is_back: bool,
+    /// The hub was deleted and created again.
+    pub(super) has_new_log: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct HubRefresh {
+    partitions: Vec<PartitionId>,
+    log: Option<LogId>,
+    due_at: Monotonic,
+    /// True if the hub did not answer the last request.
+    is_away: bool,
+}
+
+impl HubRefresh {
+    /// Begins with the answer that the start of the host got, if it got one.
+    pub(super) fn new(answer: Option<HubAnswer>, now: Monotonic) -> Self {
+        let mut refresh = Self { partitions: vec![], log: None, due_at: now, is_away: false };
+        if let Some(answer) = answer {
+            let is_empty = answer.hub.partitions.is_empty();
+            refresh.answered(answer);
+            if is_empty {
+                refresh.due_at = now;
+            }
         }
-        let (environment, limit) = (&*self.shared.environment, self.shared.manager.store_timeout);
-        let asked = self.shared.now();
-        match within_limit(environment, limit, self.shared.source.hub_properties()).await {
+        refresh
+    }
+
+    /// The partitions, in order; none if the hub has not answered yet.
+    pub(super) fn partitions(&self) -> &[PartitionId] {
+        &self.partitions
+    }
+
+    pub(super) fn log(&self) -> Option<&LogId> {
+        self.log.as_ref()
+    }
+
+    /// Makes the next request due, because the hub may have changed.
+    pub(super) fn make_due(&mut self, now: Monotonic) {
+        self.due_at = now;
+    }
+
+    /// True unless the hub is unreachable or its refresh is overdue by more than `tolerance`, which
+    /// a slow store causes, too.
+    pub(super) fn is_current(&self, now: Monotonic, tolerance: Duration) -> bool {
+        !self.is_away && now <= self.due_at + tolerance
+    }
+
+    /// Asks the hub, if that is due. Returns the news, if it answered.
+    pub(super) async fn refresh(&mut self, shared: &HostShared) -> Option<HubNews> {
+        let asked = shared.now();
+        if asked < self.due_at {
+            return None;
+        }
+        let (environment, limit) = (&*shared.environment, shared.manager.store_timeout);
+        match within_limit(environment, limit, shared.source.hub_properties()).await {
             Ok(hub) => {
-                self.shared.hub_health.reads(None, self.shared.now());
-                self.refresh_at = asked + HUB_REFRESH;
-                if std::mem::take(&mut self.hub_away) {
-                    // The hub was the cause, and it is back: the host is healthy again.
-                    self.health.recovered();
-                }
-                self.partitions = hub.partitions;
-                self.partitions.sort_unstable();
-                if self.log != hub.log {
-                    // The other hosts learn of the new log at their own times.
-                    self.hub_tracker = same_hub::hub_tracker(&self.shared);
-                    self.log = hub.log;
-                    self.end_pumps_of_the_old_log();
-                }
+                shared.hub_health.reads(None, shared.now());
+                Some(self.answered(HubAnswer { hub, asked }))
             }
             // The pumps will report whether the hub is really unreachable.
             Err(error) => {
-                self.hub_away = true;
-                self.refresh_at = self.shared.now() + self.shared.manager.slow_scan;
-                self.shared.hub_health.failed(None, self.shared.now(), &error);
-                self.shared.reporter.report_one_of_many(&HostError::Hub { error });
+                self.failed(shared.now() + shared.manager.slow_scan);
+                shared.hub_health.failed(None, shared.now(), &error);
+                shared.reporter.report_one_of_many(&HostError::Hub { error });
+                None
             }
         }
     }
 
-    /// The hub was deleted and created again, and a receiver may have reconnected to the new log by
-    /// itself, perhaps in the middle. So everything that started in the old log starts again.
-    fn end_pumps_of_the_old_log(&self) {
-        let until = self.shared.now() + self.shared.manager.handover_timeout;
-        let successor = Some(self.shared.me.clone());
-        for slot in self.shared.slots().values().filter(|slot| slot.context.inner().log != self.log) {
-            slot.stop(Drain { until, disposition: Disposition::Release { successor: successor.clone() } });
-        }
+    fn answered(&mut self, HubAnswer { hub, asked }: HubAnswer) -> HubNews {
+        self.due_at = asked + HUB_REFRESH;
+        self.partitions = hub.partitions;
+        self.partitions.sort_unstable();
+        let is_back = std::mem::take(&mut self.is_away);
+        let has_new_log = self.log != hub.log;
+        self.log = hub.log;
+        HubNews { is_back, has_new_log }
     }
 
-    /// Reads the end of the partitions that are owned but not read at the moment, so that their lag
-    /// stays current.
-    pub(super) async fn refresh_lag(&mut self) {
-        let shared = self.shared.clone();
-        let now = shared.now();
-        if now < self.lag_at {
-            return;
-        }
-        self.lag_at = now + shared.manager.renew_interval;
-        let standing: Vec<PartitionContext> = shared
-            .slots()
-            .values()
-            .filter(|slot| {
-                let lease = &slot.context.inner().lease;
-                let long = |since: Monotonic| now.since(since) >= shared.manager.renew_interval;
-                matches!(lease.pump_state(), PumpState::Paused | PumpState::Failing | PumpState::Halted)
-                    || lease.call_running_since().is_some_and(long)
-            })
-            .map(|slot| slot.context.clone())
-            .collect();
-        let asked = standing.into_iter().map(|context| {
-            let shared = shared.clone();
-            async move {
-                let limit = shared.manager.store_timeout;
-                let question = shared.source.partition_properties(context.partition());
-                // The pump reports a hub that does not answer.
-                if let Ok(properties) = within_limit(&*shared.environment, limit, question).await {
-                    let mut progress = context.progress();
-                    progress.first_kept = properties.first;
-                    progress.last_enqueued = properties.last;
-                }
-            }
-        });
-        let asked =
-            futures_util::stream::iter(asked).buffer_unordered(MAX_CONCURRENT_REQUESTS).collect::<Vec<()>>();
-        // All of them share the time of one, so that a hub that hangs does not delay our heartbeat.
-        let limit = shared.environment.sleep_until(now + shared.manager.store_timeout);
-        tokio::select! {
-            biased;
-            _ = asked => {}
-            () = limit => {}
-        }
+    fn failed(&mut self, retry_at: Monotonic) {
+        self.is_away = true;
+        self.due_at = retry_at;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_values::at;
+    use super::*;
+
+    const TOLERANCE: Duration = Duration::from_secs(5);
+
+    fn answer(partitions: &[u32], log: &str, asked: u64) -> HubAnswer {
+        let partitions = partitions.iter().copied().map(PartitionId).collect();
+        HubAnswer { hub: HubProperties { partitions, log: Some(LogId::new(log)) }, asked: at(asked) }
+    }
+
+    #[test]
+    fn a_hub_that_grows_is_known_in_order_and_is_no_new_log() {
+        let mut hub = HubRefresh::new(Some(answer(&[0, 1], "x", 0)), at(1));
+        assert_eq!(hub.due_at, at(30), "it counts from the request");
+        assert_eq!(hub.answered(answer(&[2, 0, 1], "x", 30)), HubNews::default());
+        assert_eq!(hub.partitions(), [0, 1, 2].map(PartitionId));
+    }
+
+    #[test]
+    fn a_hub_that_was_created_again_is_news() {
+        let mut hub = HubRefresh::new(Some(answer(&[0], "x", 0)), at(0));
+        assert!(hub.answered(answer(&[0], "y", 30)).has_new_log);
+        assert_eq!(hub.log(), Some(&LogId::new("y")));
+        assert!(!hub.answered(answer(&[0], "y", 60)).has_new_log);
+    }
+
+    #[test]
+    fn an_outage_of_the_hub_ends_once() {
+        let mut hub = HubRefresh::new(Some(answer(&[0], "x", 0)), at(0));
+        hub.failed(at(35));
+        assert_eq!((hub.due_at, hub.is_current(at(31), TOLERANCE)), (at(35), false));
+        assert_eq!(hub.partitions(), [PartitionId(0)], "it is kept meanwhile");
+        assert!(hub.answered(answer(&[0], "x", 35)).is_back);
+        assert!(hub.is_current(at(36), TOLERANCE));
+        assert!(!hub.answered(answer(&[0], "x", 65)).is_back);
+    }
+
+    #[test]
+    fn knowledge_is_no_longer_current_when_its_refresh_is_overdue() {
+        let hub = HubRefresh::new(Some(answer(&[0], "x", 0)), at(0));
+        assert!(hub.is_current(at(35), TOLERANCE));
+        assert!(!hub.is_current(at(36), TOLERANCE));
+    }
+
+    #[test]
+    fn a_hub_that_did_not_answer_or_has_no_partitions_is_asked_at_once() {
+        assert_eq!(HubRefresh::new(None, at(7)).due_at, at(7));
+        assert_eq!(HubRefresh::new(Some(answer(&[], "x", 0)), at(7)).due_at, at(7));
     }
 }

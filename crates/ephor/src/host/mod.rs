@@ -6,53 +6,55 @@
 //! | [`renewer`] | the renewal of leases |
 //! | a pump per partition ([`crate::pump`]) | the processor and the receiver |
 
-pub(crate) mod builder;
 pub(crate) mod changes;
+mod cooldowns;
+mod epoch_book;
+mod fleet_tracker;
 mod foreign;
 mod health;
-pub(crate) mod hub_health;
+mod heartbeat;
 mod hub_refresh;
-pub(crate) mod manager;
+mod lag_refresh;
+mod manager;
 mod namesakes;
+mod negotiation;
+mod other_hubs;
 mod ownership;
-pub(crate) mod planted;
-pub(crate) mod pumps;
+mod planted;
+mod pumps;
 mod renewer;
 mod same_hub;
-pub(crate) mod shared;
+mod shared;
 mod signals;
 pub(crate) mod snapshot;
+mod start;
 mod stop;
+mod stop_progress;
 mod stuck;
+#[cfg(test)]
+mod test_values;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ephor_core::host_record::ReadHub;
-use ephor_core::ids::{GroupId, HostId, HostName, Incarnation, PartitionId};
+use ephor_core::ids::{GroupId, HostId, HostName, PartitionId};
 use ephor_core::rules::Rules;
-use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
+use ephor_core::source::{EventSource, SourceError};
 use ephor_core::store::Store;
 use tokio::sync::{broadcast, watch};
 
 use crate::environment::{Environment, TaskHandle};
-use crate::error::{HostError, another_hub};
+use crate::error::another_hub;
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
-use crate::pump::slow_hub::while_bytes_come;
-use crate::report::Reporter;
+use crate::pump_interface::RunPump;
 use crate::stop_report::StopReport;
-use crate::store_calls::StoreCalls;
-use builder::HostBuilder;
 use changes::{OwnershipChanges, OwnershipEvent};
-use hub_health::HubHealth;
-use hub_refresh::HubAnswer;
-use manager::Manager;
-use shared::{HostShared, RunPump};
+use shared::HostShared;
 use snapshot::HostSnapshot;
 
 /// The error of a host that does not start.
@@ -183,16 +185,6 @@ impl Drop for Running {
 }
 
 impl EventProcessorHost {
-    /// A host that reads `source` and keeps its leases and checkpoints in `store`.
-    pub fn builder(source: impl EventSource, store: impl Store) -> HostBuilder {
-        HostBuilder::new(Arc::new(source), Arc::new(store))
-    }
-
-    /// Like [`builder`](Self::builder), for a source and a store chosen at run time.
-    pub fn builder_from(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> HostBuilder {
-        HostBuilder::new(source, store)
-    }
-
     pub(crate) fn new(config: Config) -> Self {
         let (changes, _) = broadcast::channel(changes::MAX_KEPT_CHANGES);
         Self { config, changes, state: Mutex::default() }
@@ -205,106 +197,6 @@ impl EventProcessorHost {
     /// The group of this host.
     pub fn group(&self) -> &GroupId {
         &self.config.group
-    }
-
-    /// Joins the fleet and starts to claim partitions.
-    ///
-    /// A hub that is unreachable now is retried in the background. A failure that a retry would not
-    /// fix is an error: a hub or consumer group that does not exist, missing permissions, a hub
-    /// without partitions. So is a living host of this group that reads another hub of the same
-    /// name. With the default options that error comes after 90 s to two minutes, because it takes
-    /// so long to rule out that the hub was deleted and created again.
-    pub async fn start(&self) -> Result<(), StartError> {
-        let config = &self.config;
-        let me = HostId { name: config.name.clone(), incarnation: Incarnation(config.environment.random()) };
-        {
-            let mut state = self.state();
-            let other = state.running().map(|running| running.shared.me.clone());
-            if let Some(host) = other.or_else(|| state.starting.clone()) {
-                return Err(StartError::AlreadyStarted { host });
-            }
-            state.starting = Some(me.clone());
-        }
-        // Also cleared if this future is dropped half-way.
-        let _starting = Starting(self);
-        let reporter = Reporter::new(config.group.clone(), me.clone(), config.options.on_error.clone());
-        let hub = self.check_hub(&reporter).await?;
-        let store = StoreCalls::new(
-            config.store.clone(),
-            config.environment.clone(),
-            reporter.clone(),
-            config.group.clone(),
-            config.manager.store_timeout,
-        );
-        let shared = Arc::new(HostShared {
-            environment: config.environment.clone(),
-            source: config.source.clone(),
-            store,
-            hub_health: HubHealth::new(config.group.clone(), me.clone()),
-            me,
-            options: config.options.clone(),
-            manager: config.manager.clone(),
-            rules: config.rules,
-            reporter,
-            run_pump: config.run_pump.clone(),
-            changes: self.changes.clone(),
-            slots: Mutex::default(),
-            status: Mutex::default(),
-            stop: watch::Sender::new(None),
-            loss_view: tokio::sync::Mutex::default(),
-            events: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-        });
-        tracing::info!(group = %config.group, host = %shared.me, "starting");
-        let hub = match hub {
-            Some(answer) => Some(same_hub::refuse_another(&shared, answer).await?),
-            None => None,
-        };
-        let (report, ended) = watch::channel(None);
-        let manager = Manager::new(shared.clone(), report, hub);
-        let pulse = config.environment.keep_timers_running();
-        let mut state = self.state();
-        // Under one lock with `running`, so that a later `pause` finds the running host.
-        shared.status().paused = state.paused.clone();
-        let tasks =
-            [shared.spawn("manager", manager.run()), shared.spawn("renewer", renewer::run(shared.clone()))];
-        let ended = state.running.replace(Running { shared, ended, _tasks: tasks, _pulse: pulse });
-        drop(state);
-        drop(ended);
-        Ok(())
-    }
-
-    /// Checks that the hub and the group exist, as far as the hub answers.
-    async fn check_hub(&self, reporter: &Reporter) -> Result<Option<HubAnswer>, StartError> {
-        let config = &self.config;
-        let name = || format!("{}/{}", config.group.namespace, config.group.hub);
-        let passing = |error: SourceError| match error {
-            SourceError::Unavailable(_) => {
-                reporter.report(&HostError::Hub { error });
-                Ok(None)
-            }
-            error => Err(StartError::Hub { hub: name(), error }),
-        };
-        let environment = &*config.environment;
-        let asked = environment.now();
-        let source = &*config.source;
-        let hub = match while_bytes_come(environment, source, source.hub_properties()).await {
-            Ok(hub) => hub,
-            Err(error) => return passing(error),
-        };
-        let Some(first) = hub.partitions.first().copied() else {
-            return Err(StartError::EmptyHub { hub: name() });
-        };
-        let answer = HubAnswer { hub, asked };
-        let probe = OpenRequest::probe(&config.group.group, first, config.name.as_str());
-        match while_bytes_come(environment, source, source.open(probe)).await {
-            // Dropped and not closed, because nothing should wait for a hub here.
-            Ok(receiver) => drop(receiver),
-            Err(OpenError::Source(error)) => return Ok(passing(error)?.or(Some(answer))),
-            // Another receiver reads it: it exists.
-            Err(_) => {}
-        }
-        Ok(Some(answer))
     }
 
     /// Stops gracefully: drains, closes, checkpoints and releases everything, and leaves the fleet.
@@ -395,15 +287,6 @@ impl EventProcessorHost {
     /// Ownership changes from now on.
     pub fn changes(&self) -> OwnershipChanges {
         OwnershipChanges(self.changes.subscribe())
-    }
-}
-
-/// Clears the mark that a start is in progress.
-struct Starting<'a>(&'a EventProcessorHost);
-
-impl Drop for Starting<'_> {
-    fn drop(&mut self) {
-        self.0.state().starting = None;
     }
 }
 

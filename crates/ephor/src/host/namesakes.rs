@@ -33,37 +33,12 @@ impl Namesakes {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use ephor_core::host_record::{HostRecord, HostState, HostStatistics};
-    use ephor_core::ids::Incarnation;
-    use ephor_core::store::HostEntry;
-
+    use super::super::test_values::{host, record, view_of};
     use super::*;
-
-    fn host(name: &str, incarnation: u64) -> HostId {
-        HostId { name: name.parse().unwrap(), incarnation: Incarnation(incarnation) }
-    }
 
     /// A view of hosts with the name "a", each with its heartbeat number.
     fn view(hosts: &[(u64, u64)]) -> View {
-        let entry = |(incarnation, beat): &(u64, u64)| HostEntry {
-            record: HostRecord {
-                id: host("a", *incarnation),
-                beat: *beat,
-                state: HostState::Active,
-                lease_duration: Duration::from_secs(30),
-                max_partitions: None,
-                wants: vec![],
-                answers: vec![],
-                statistics: HostStatistics::default(),
-                software: String::new(),
-                hub: None,
-            },
-            age: Duration::ZERO,
-            age_known: true,
-        };
-        View { hosts: hosts.iter().map(entry).collect(), ..View::default() }
+        view_of(hosts.iter().map(|(incarnation, beat)| record(host("a", *incarnation), *beat)))
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! Carries out the result of a scan: gains, hands over and releases partitions.
 
-use std::time::Duration;
-
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
-use ephor_core::handover::{self, Ask, Verdict};
-use ephor_core::host_record::{Answer, HostRecord, Reply, Want};
+use ephor_core::handover::Ask;
+use ephor_core::host_record::{HostRecord, Reply, Want};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, ReleaseCause, ReleaseRequest};
 use ephor_core::store::{Claim, View};
@@ -13,16 +11,14 @@ use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
 use super::changes::OwnershipReason;
-use super::foreign::Foreign;
+use super::cooldowns::ForeignReaction;
 use super::manager::{Manager, ScanView};
+use super::negotiation::Patience;
 use super::planted;
-use super::pumps::MAX_FOREIGN_ATTEMPTS;
-use super::shared::loss_reason;
-use crate::pump::close::CLOSE_GRACE;
-use crate::pump::guard::{Disposition, Drain, Stop};
+use crate::lease_state::loss_reason;
+use crate::limits::CLOSE_GRACE;
+use crate::pump_interface::{Disposition, Drain};
 
-/// If the announced end of a handover is off by this much or more, it is announced again.
-const MAX_ANNOUNCEMENT_ERROR: Duration = Duration::from_secs(10);
 /// The most concurrent claims.
 const MAX_CONCURRENT_CLAIMS: usize = 16;
 
@@ -57,14 +53,14 @@ impl Manager {
         let partition = lease.partition;
         let now = self.shared.now();
         let Some(token) = lease.token() else { return true };
-        let served_before = self.served.get(&partition).is_some_and(|epoch| *epoch >= lease.epoch);
-        let cooling_down = self.cooldowns.get(&partition).filter(|cooldown| now < cooldown.until).is_some();
+        let served_before = self.epochs.is_served(partition, lease.epoch);
+        let cooling_down = self.is_cooling_down(partition);
         let manager = &self.shared.manager;
         // If the store's clock was set back, a lease looks younger than it is. Then only our own
         // observation counts.
         let age_known = lease.age_known && scan.ages_unknown.binary_search(&partition).is_err();
         let by_store = self.shared.counts_from(scan.sent).before(lease.age);
-        let renewed = written_by(by_store, age_known, self.liveness_tracker.written_after(partition));
+        let renewed = written_by(by_store, age_known, self.fleet_tracker.liveness.written_after(partition));
         let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
         // After the deadline, or with an unknown age, the lease is released and can be claimed
         // again.
@@ -72,7 +68,7 @@ impl Manager {
         let may_serve = !served_before && !cooling_down && self.takes_part() && self.room() > 0;
         if let Some(until) = in_time.filter(|_| may_serve) {
             let checkpoint = scan.view.checkpoint(partition).cloned();
-            let from = self.asks.get(&partition).map(|ask| ask.owner.clone());
+            let from = self.negotiation.asked_owner(partition).cloned();
             self.start_pump(token, &lease, checkpoint, until, from, OwnershipReason::Received);
             return true;
         }
@@ -90,94 +86,60 @@ impl Manager {
             None => {
                 // The release may be carried out late, so this epoch is over for us, whatever the
                 // next view shows.
-                self.mark_served(partition, lease.epoch);
-                let store = &self.shared.store;
+                self.epochs.mark_served(partition, lease.epoch);
                 let cause = ReleaseCause::Unserved;
                 // It is no longer known whether its pump saved everything.
                 let settled = !served_before;
                 let request = ReleaseRequest { token, cause, successor: None, settled };
-                let call = store.store().release(store.group(), &request);
                 // If it fails, the next scan finds the lease again, or the lease expires.
-                store.call("release", Some(partition), call).await.is_ok()
+                self.shared.store.release(&request).await.is_ok()
             }
         }
     }
 
-    /// Reports a foreign reader of our partition, once each time that it takes it. Returns the time
-    /// from which to claim it back and the epoch to claim above, unless that was tried often
-    /// enough.
+    /// Reports a foreign reader of our partition. Returns the time from which to claim it back and
+    /// the epoch to claim above, unless that was tried often enough.
     fn notice_foreign_reader(&mut self, partition: PartitionId) -> Option<(Monotonic, Epoch)> {
-        let known = self.known.get(&partition).copied().unwrap_or_default();
-        let cooldown = self.cooldowns.get_mut(&partition)?;
-        let foreign = cooldown.foreign.as_mut()?;
-        let claims_back = foreign.attempts <= MAX_FOREIGN_ATTEMPTS;
-        // A reader beyond reach is reported for as long as it lasts, because nothing of the
-        // partition is processed meanwhile.
-        if (claims_back || foreign.is_beyond_reach(known)) && !foreign.reported {
-            foreign.reported = true;
-            self.shared.reporter.report(&foreign.error(partition, known));
+        let highest = self.epochs.highest(partition);
+        let ForeignReaction { report, claim_back } =
+            self.cooldowns.react_to_foreign_reader(partition, highest);
+        if let Some(error) = report {
+            self.shared.reporter.report(&error);
         }
-        claims_back.then_some((cooldown.until, foreign.above()))
+        claim_back
     }
 
     /// Answers the requests for our partitions, and starts the handovers to which we agree.
     pub(super) fn answer(&mut self, scan: &ScanView) {
-        let mut answers = std::mem::take(&mut self.answers);
         let asked = self.asked_of_us(&scan.view);
-        answers.retain(|partition, answer| {
-            asked.iter().any(|(asker, want)| asker.id == answer.asker && want.partition == *partition)
-        });
+        self.negotiation.keep_answers_to(&asked);
         self.forget_askers_that_left(scan);
         let now = self.shared.now();
         // A host that stops gives calls in flight only the time that it was given.
         let until = self.shared.stop.borrow().unwrap_or(now + self.shared.manager.handover_timeout);
         // Closing, the final checkpoint and the transfer take additional time after the call.
         let to_give_away = CLOSE_GRACE + self.shared.manager.store_timeout.saturating_mul(2);
+        let end = |until: Monotonic| scan.view.at + until.since(now) + to_give_away;
         for (asker, want) in asked {
             let slots = self.shared.slots();
             let partition = want.partition;
             let Some(slot) = slots.get(&partition).filter(|slot| slot.token().epoch == want.epoch) else {
                 continue;
             };
-            let draining = match &slot.control.borrow().stop {
-                Some(Stop::Drain(drain)) => Some(drain.until),
-                _ => None,
-            };
             let granted =
                 scan.fleet.member(&asker.id).is_some_and(|asker| scan.plan.grants(partition, scan.me, asker));
-            let reply = if let Some(until) = draining {
+            if let Some(until) = slot.drains_until() {
                 // It is draining already, so there is no need to steal it.
-                let end = scan.view.at + until.since(now) + to_give_away;
-                // An asker that got an answer before expects the same end, unless the store's clock
-                // was set.
-                let is_announced = |answer: &Answer| match answer.reply {
-                    Reply::DrainingUntil(announced) => {
-                        announced.since(end).max(end.since(announced)) < MAX_ANNOUNCEMENT_ERROR
-                    }
-                    Reply::No => false,
-                };
-                match answers.get_mut(&partition) {
-                    Some(answer) if is_announced(answer) => {}
-                    Some(answer) if matches!(answer.reply, Reply::DrainingUntil(_)) => {
-                        answer.reply = Reply::DrainingUntil(end);
-                    }
-                    _ => {
-                        let (asker, reply) = (asker.id.clone(), Reply::DrainingUntil(end));
-                        answers.insert(partition, Answer { partition, asker, reply });
-                    }
-                }
-                continue;
-            } else if granted && !slot.context.inner().lease.is_stuck() {
+                self.negotiation.announce_end(partition, &asker.id, end(until));
+            } else if granted && !slot.activity.is_stuck() {
                 let disposition =
                     Disposition::HandOver { to: asker.id.clone(), duration: asker.lease_duration };
                 slot.stop(Drain { until, disposition });
-                Reply::DrainingUntil(scan.view.at + until.since(now) + to_give_away)
+                self.negotiation.answer(partition, &asker.id, Reply::DrainingUntil(end(until)));
             } else {
-                Reply::No
-            };
-            answers.insert(partition, Answer { partition, asker: asker.id.clone(), reply });
+                self.negotiation.answer(partition, &asker.id, Reply::No);
+            }
         }
-        self.answers = answers;
     }
 
     /// The requests for our partitions, with their askers.
@@ -205,60 +167,38 @@ impl Manager {
     /// Keeps, withdraws and adds requests; steals from owners that do not answer.
     pub(super) async fn ask(&mut self, scan: &ScanView) {
         let shared = self.shared.clone();
-        let now = scan.received;
-        let mut thefts = vec![];
-        let mut asks = std::mem::take(&mut self.asks);
-        asks.retain(|partition, ask| {
-            let lease = scan.view.lease(*partition);
-            let answers = scan.view.host(&ask.owner).map_or(&[][..], |owner| &owner.record.answers);
-            let patience = shared.manager.handover_timeout;
-            let at = scan.view.at;
-            match handover::judge(
-                ask,
-                lease,
-                answers,
-                &shared.me,
-                now,
-                at,
-                patience,
-                shared.manager.slow_scan,
-            ) {
-                Verdict::Withdraw => false,
-                Verdict::Steal => {
-                    thefts.push(self.claim_request(*partition, lease, Epoch::NONE, ClaimCause::Unresponsive));
-                    false
-                }
-                // If an owner drains for us, the request stays until it is done.
-                Verdict::Wait => {
-                    let planned = scan.plan.asks_of(scan.me).any(|step| step.partition == *partition);
-                    planned || ask.draining_since.is_some()
-                }
+        let patience = Patience { handover: shared.manager.handover_timeout, news: shared.manager.slow_scan };
+        let is_planned = |partition| scan.plan.asks_of(scan.me).any(|step| step.partition == partition);
+        let thefts = self.negotiation.judge_asks(&shared.me, &scan.view, scan.received, patience, is_planned);
+        if !self.takes_part() {
+            return;
+        }
+        let steal = |partition| {
+            let lease = scan.view.lease(partition);
+            self.claim_request(partition, lease, Epoch::NONE, ClaimCause::Unresponsive)
+        };
+        let thefts = thefts.into_iter().map(steal).collect();
+        self.make_claims(thefts, scan).await;
+        for step in scan.plan.asks_of(scan.me) {
+            let Some(lease) = scan.view.lease(step.partition) else { continue };
+            let asked = self.negotiation.asked_owner(step.partition).is_some();
+            // A partition that an old call still occupies here could not be served.
+            let occupied = shared.slots().contains_key(&step.partition);
+            if asked || occupied || self.is_cooling_down(step.partition) {
+                continue;
             }
-        });
-        self.asks = asks;
-        if self.takes_part() {
-            self.make_claims(thefts, scan).await;
-            for step in scan.plan.asks_of(scan.me) {
-                let Some(lease) = scan.view.lease(step.partition) else { continue };
-                // A partition that an old call still occupies here could not be served.
-                let occupied = shared.slots().contains_key(&step.partition);
-                if self.asks.contains_key(&step.partition) || self.is_cooling_down(step.partition) || occupied
-                {
-                    continue;
-                }
-                let ask = Ask {
-                    partition: step.partition,
-                    owner: scan.fleet.members[step.from].id.clone(),
-                    epoch: lease.epoch,
-                    asked_at: shared.now(),
-                    draining_since: None,
-                    announced_end: None,
-                };
-                if !shared.rules.asks_stand_in_the_askers_record {
-                    planted::ask_in_the_owners_record(&shared, &scan.view, &ask).await;
-                }
-                self.asks.insert(step.partition, ask);
+            let ask = Ask {
+                partition: step.partition,
+                owner: scan.fleet.members[step.from].id.clone(),
+                epoch: lease.epoch,
+                asked_at: shared.now(),
+                draining_since: None,
+                announced_end: None,
+            };
+            if !shared.rules.asks_stand_in_the_askers_record {
+                planted::ask_in_the_owners_record(&shared, &scan.view, &ask).await;
             }
+            self.negotiation.ask(ask);
         }
     }
 
@@ -270,8 +210,7 @@ impl Manager {
     }
 
     fn is_cooling_down(&self, partition: PartitionId) -> bool {
-        let now = self.shared.now();
-        self.cooldowns.get(&partition).is_some_and(|cooldown| now < cooldown.until)
+        self.cooldowns.is_cooling_down(partition, self.shared.now())
     }
 
     /// Claims the free partitions that the plan gives to us.
@@ -283,19 +222,15 @@ impl Manager {
         let room = self.room();
         let requests = {
             let slots = self.shared.slots();
-            // Partitions that others drain for us come on top.
-            let coming = self.asks.values().filter(|ask| ask.draining_since.is_some()).count();
             mine.into_iter()
                 .filter(|partition| !slots.contains_key(partition) && !self.is_cooling_down(*partition))
-                .take(room.saturating_sub(coming))
+                // Partitions that others drain for us come on top.
+                .take(room.saturating_sub(self.negotiation.coming()))
                 .map(|partition| {
                     let lease = scan.view.lease(partition);
                     let expired = lease.is_some_and(|lease| lease.owner.is_some());
                     let cause = if expired { ClaimCause::Expired } else { ClaimCause::Unowned };
-                    let foreign =
-                        self.cooldowns.get(&partition).and_then(|cooldown| cooldown.foreign.as_ref());
-                    let above = foreign.map_or(Epoch::NONE, Foreign::above);
-                    self.claim_request(partition, lease, above, cause)
+                    self.claim_request(partition, lease, self.cooldowns.claim_above(partition), cause)
                 })
                 .collect()
         };
@@ -314,7 +249,7 @@ impl Manager {
             host: self.shared.me.clone(),
             duration: self.shared.manager.lease_duration,
             seen: lease.map(|lease| lease.version.clone()),
-            above: self.known.get(&partition).map_or(above, |known| above.max(*known)),
+            above: above.max(self.epochs.highest(partition)),
             cause,
         }
     }
@@ -330,9 +265,7 @@ impl Manager {
                     return None;
                 }
                 let sent = shared.now();
-                let store = &shared.store;
-                let call = store.store().claim(store.group(), &request);
-                Some((sent, store.call("claim", Some(request.partition), call).await, request))
+                Some((sent, shared.store.claim(&request).await, request))
             }
         });
         let mut claims = futures_util::stream::iter(claims).buffer_unordered(MAX_CONCURRENT_CLAIMS);

@@ -9,8 +9,6 @@ use ephor_core::handover::Ask;
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
 use ephor_core::lease::{Lease, LeaseToken};
-use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
-use ephor_core::source::PartitionProperties;
 use ephor_core::store::View;
 use ephor_core::time::Timestamp;
 
@@ -24,24 +22,9 @@ pub(super) fn expire_by_our_clock(liveness: &mut Liveness, view: &View, wall: Ti
     liveness.expired = view.leases.iter().filter(old).map(|lease| lease.partition).collect();
 }
 
-/// The bug: trusts the partition's properties about its end, and rewinds a checkpoint beyond it.
-pub(crate) fn rewind_without_proof(
-    found: Result<Resume, LostGround>,
-    partition: &PartitionProperties,
-    on_invalid: OnInvalidPosition,
-) -> Result<Resume, LostGround> {
-    let found = found?;
-    match resume::beyond_the_end(&found.start, partition) {
-        Some(ground) => resume::replacement(ground, partition, on_invalid),
-        None => Ok(found),
-    }
-}
-
 /// The bug: renews all leases with our name.
 pub(super) async fn all_under_our_name(shared: &HostShared) -> Vec<LeaseToken> {
-    let store = &shared.store;
-    let view = store.call("view", None, store.store().view(store.group())).await;
-    let Ok(view) = view else { return served(shared, shared.now()) };
+    let Ok(view) = shared.store.view().await else { return served(shared, shared.now()) };
     view.leases.iter().filter_map(Lease::token).filter(|token| token.owner == shared.me).collect()
 }
 
@@ -51,9 +34,8 @@ pub(super) async fn ask_in_the_owners_record(shared: &HostShared, view: &View, a
     let Some(owner) = view.host(&ask.owner) else { return };
     let mut record = owner.record.clone();
     record.wants.push(Want { owner: shared.me.clone(), ..ask.want() });
-    let store = &shared.store;
     // A failure is reported; the request then just gets no answer.
-    let _ = store.call("heartbeat", None, store.store().heartbeat(store.group(), &record)).await;
+    let _ = shared.store.heartbeat(&record).await;
 }
 
 /// The requests that others have written into our record, with their askers.

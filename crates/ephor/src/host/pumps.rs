@@ -4,33 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_core::checkpoint::Checkpoint;
-use ephor_core::failure::Backoff;
 use ephor_core::ids::HostId;
 use ephor_core::lease::{Lease, LeaseToken, ReleaseCause};
 use ephor_core::time::Monotonic;
 use tokio::sync::watch;
 
 use super::changes::OwnershipReason;
-use super::foreign::Foreign;
-use super::manager::{Cooldown, Manager};
+use super::manager::Manager;
 use super::shared::Slot;
 use crate::context::PartitionContext;
 use crate::lease_state::LeaseState;
+use crate::limits::FAILURES_FORGOTTEN_AFTER;
 use crate::processor::CloseReason;
-use crate::pump::guard::{Control, Disposition, Drain};
-use crate::pump::state::PumpState;
-use crate::pump::{Outcome, PumpArgs, PumpEnd};
+use crate::pump_activity::{PumpActivity, PumpState};
+use crate::pump_interface::{Control, Disposition, Drain, Outcome, PumpArgs, PumpEnd};
 
-/// The number of times that a partition is claimed back from a foreign reader before it is left
-/// alone.
-pub(crate) const MAX_FOREIGN_ATTEMPTS: u32 = 5;
-/// The backoff before a partition is claimed back from a foreign reader.
-pub(crate) const FOREIGN_BACKOFF: Backoff =
-    Backoff { first: Duration::from_secs(1), max: Duration::from_secs(8) };
-/// The most doublings of the pause after a processor did not open: from 5 to 80 s.
-const MAX_OPEN_DOUBLINGS: u32 = 4;
-/// The lifetime of a pump after which earlier failures are forgotten.
-pub(crate) const FAILURES_FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// The pause before a partition is claimed again whose pump has panicked.
 const PANIC_PAUSE: Duration = Duration::from_secs(5);
 
@@ -46,12 +34,12 @@ impl Manager {
     ) {
         let shared = self.shared.clone();
         let (partition, epoch, now) = (token.partition, token.epoch, shared.now());
-        self.mark_served(partition, epoch);
-        self.observe_epoch(partition, epoch);
+        self.epochs.mark_served(partition, epoch);
+        self.epochs.observe(partition, epoch);
         // Only the previous owner itself, once it has closed the partition, knows that nobody is at
         // work.
         let unaware = lease.previous_owner.as_ref() != Some(&shared.me);
-        let after_a_jump = self.liveness_tracker.former_owner_until(partition, lease.acquired_at, now);
+        let after_a_jump = self.fleet_tracker.liveness.former_owner_until(partition, lease.acquired_at, now);
         let after_a_jump = after_a_jump.filter(|_| lease.previous_owner.is_some()).unwrap_or(now);
         let deliver_from = if unaware { (now + lease.takeover_delay).max(after_a_jump) } else { now };
         let state = Arc::new(LeaseState::new(token, until));
@@ -59,15 +47,17 @@ impl Manager {
             state,
             shared.store.clone(),
             shared.environment.clone(),
-            self.log.clone(),
+            self.hub.log().cloned(),
             checkpoint,
             shared.options.checkpoint.spacing,
         );
+        let activity = Arc::new(PumpActivity::default());
         let paused = shared.status().paused.contains(&partition);
         let (control, receiver) = watch::channel(Control { paused, stop: None });
         let args = PumpArgs {
-            shared: shared.clone(),
+            shared: shared.services().clone(),
             context: context.clone(),
+            activity: activity.clone(),
             control: receiver,
             origin: self.origin.clone(),
             deliver_from,
@@ -94,6 +84,7 @@ impl Manager {
         }));
         let slot = Slot {
             context,
+            activity,
             control,
             _task: task,
             since: shared.environment.wall(),
@@ -125,31 +116,19 @@ impl Manager {
         let me = self.shared.me.clone();
         if opened {
             self.health.recovered();
-            if let Some(cooldown) = self.cooldowns.get_mut(&partition) {
-                cooldown.unopened = 0;
-            }
+            self.cooldowns.opened(partition);
         }
         if lived >= FAILURES_FORGOTTEN_AFTER {
-            self.cooldowns.remove(&partition);
+            self.cooldowns.forget(partition);
         }
         let (to, reason) = match outcome {
             Outcome::GivenAway { reason: CloseReason::Handover, to, .. } => (to, OwnershipReason::HandedOver),
             Outcome::GivenAway { .. } => (None, OwnershipReason::Released(ReleaseCause::Shutdown)),
             Outcome::Lost { reason } => (None, OwnershipReason::Lost(reason)),
             Outcome::Displaced { epoch: newer, by } => {
-                let attempts = self
-                    .cooldowns
-                    .get(&partition)
-                    .and_then(|cooldown| cooldown.foreign.as_ref())
-                    .map_or(1, |foreign| foreign.attempts + 1);
-                let wait = if attempts <= MAX_FOREIGN_ATTEMPTS {
-                    FOREIGN_BACKOFF.delay(attempts, self.shared.environment.random())
-                } else {
-                    self.shared.manager.lease_duration * 2
-                };
-                let newer = newer.unwrap_or(epoch);
-                let foreign = Some(Foreign { epoch: newer, by, attempts, reported: false });
-                self.cooldowns.insert(partition, Cooldown { until: now + wait, foreign, unopened: 0 });
+                let (reader, rest) = ((newer.unwrap_or(epoch), by), self.shared.manager.lease_duration * 2);
+                let chance = || self.shared.environment.random();
+                self.cooldowns.displaced(partition, reader, now, rest, chance);
                 (None, OwnershipReason::Lost(CloseReason::Disconnected))
             }
             Outcome::Failed { reason, pause, .. } => {
@@ -159,7 +138,7 @@ impl Manager {
                 };
                 if reason == CloseReason::SourceFailed {
                     // The hub may have been created again or changed: ask it again.
-                    self.refresh_at = now;
+                    self.hub.make_due(now);
                 }
                 // Without a pause it is the hub that has changed, and no failure of ours. And a
                 // host that serves another partition is healthy: then it is this partition that has
@@ -168,27 +147,29 @@ impl Manager {
                 if ours && !pause.is_zero() && !self.serves_any() {
                     self.health.failed(now, self.shared.environment.random());
                 }
-                let unopened = if opened || reason == CloseReason::SourceFailed {
-                    0
-                } else {
-                    self.cooldowns.get(&partition).map_or(0, |cooldown| cooldown.unopened) + 1
-                };
-                // Longer each time, until another host finds it free for too long and tries it.
-                let until = now + pause * 2_u32.pow(unopened.saturating_sub(1).min(MAX_OPEN_DOUBLINGS));
-                self.cooldowns.insert(partition, Cooldown { until, foreign: None, unopened });
+                let is_unopened = !opened && reason != CloseReason::SourceFailed;
+                self.cooldowns.failed(partition, now, pause, is_unopened);
                 (None, OwnershipReason::Released(cause))
             }
         };
         self.announce(partition, epoch, Some(me), to, reason);
     }
 
+    /// The hub was deleted and created again, and a receiver may have reconnected to the new log by
+    /// itself, perhaps in the middle. So everything that started in the old log starts again.
+    pub(super) fn end_pumps_of_the_old_log(&self) {
+        let until = self.shared.now() + self.shared.manager.handover_timeout;
+        let successor = Some(self.shared.me.clone());
+        let slots = self.shared.slots();
+        for slot in slots.values().filter(|slot| slot.context.inner().log.as_ref() != self.hub.log()) {
+            slot.stop(Drain { until, disposition: Disposition::Release { successor: successor.clone() } });
+        }
+    }
+
     fn serves_any(&self) -> bool {
         let slots = self.shared.slots();
         slots.values().any(|slot| {
-            matches!(
-                slot.context.inner().lease.pump_state(),
-                PumpState::Running | PumpState::Failing | PumpState::Paused
-            )
+            matches!(slot.activity.state(), PumpState::Running | PumpState::Failing | PumpState::Paused)
         })
     }
 }

@@ -11,8 +11,9 @@ use ephor_core::store::{Renewal, StoreError};
 use ephor_core::time::Monotonic;
 
 use super::planted;
-use super::shared::{HostShared, loss_reason};
+use super::shared::HostShared;
 use crate::error::{HostError, StoreCallError};
+use crate::lease_state::loss_reason;
 use crate::options::PartitionManagerOptions;
 use crate::report::Reporter;
 
@@ -112,19 +113,16 @@ pub(crate) async fn run(shared: Arc<HostShared>) {
 fn earliest_deadline(shared: &HostShared) -> Monotonic {
     let slots = shared.slots();
     let now = shared.now();
-    let leases = slots.values().map(|slot| &slot.context.inner().lease);
+    let leases = slots.values().map(|slot| slot.context.lease());
     leases.filter(|lease| lease.is_ours(now)).map(|lease| lease.deadline()).min().unwrap_or(Monotonic::NEVER)
 }
 
 /// The leases that a pump serves.
 pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
     let slots = shared.slots();
-    let served = slots.values().filter(|slot| {
-        let lease = &slot.context.inner().lease;
-        lease.is_ours(now) && !lease.is_stuck()
-    });
+    let served = slots.values().filter(|slot| slot.context.lease().is_ours(now) && !slot.activity.is_stuck());
     let mut served: Vec<_> =
-        served.map(|slot| (slot.context.inner().lease.deadline(), slot.token().clone())).collect();
+        served.map(|slot| (slot.context.lease().deadline(), slot.token().clone())).collect();
     // The first to expire comes first, in case the store does not get through all of them.
     served.sort_by_key(|(deadline, _)| *deadline);
     served.into_iter().map(|(_, token)| token).collect()
@@ -146,12 +144,8 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unr
     if tokens.is_empty() {
         return Unrenewed::Some { unknown, retry_after };
     }
-    let store = &shared.store;
     let duration = shared.manager.lease_duration;
-    // A store that renews lease by lease returns the results that it has before our timeout.
-    let limit = shared.manager.store_timeout * 4 / 5;
-    let call = store.store().renew_within(store.group(), duration, &tokens, limit);
-    let renewals = match store.call("renew", None, call).await {
+    let renewals = match shared.store.renew(duration, &tokens).await {
         Ok(renewals) => renewals,
         Err(StoreCallError::Failed(error)) => return Unrenewed::All { retry_after: error.retry_after() },
         Err(_) => return Unrenewed::All { retry_after: None },
@@ -163,7 +157,7 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unr
         match renewal {
             Renewal::Renewed => {
                 let until = deadline(shared.counts_from(sent), duration, shared.manager.fence_margin);
-                slot.context.inner().lease.extend(until);
+                slot.context.lease().extend(until);
             }
             Renewal::Unknown { what, retry_after: asked } => {
                 unknown.insert(token.partition);

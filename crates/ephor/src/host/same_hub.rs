@@ -1,5 +1,5 @@
-//! Prevents hosts of two hubs with the same name from sharing leases: refuses to start among them,
-//! and reports them later.
+//! Prevents hosts of two hubs with the same name from sharing leases: refuses to start among them.
+//! Those that are found later are reported (`other_hubs.rs`).
 
 use std::time::Duration;
 
@@ -7,19 +7,16 @@ use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{HostId, LogId};
 use ephor_core::same_hub::{HUB_REFRESH, HubFinding, HubTracker, patience_with};
 use ephor_core::source::EventSource;
-use ephor_core::store::HostEntry;
 
 use super::StartError;
 use super::hub_refresh::HubAnswer;
-use super::manager::Manager;
 use super::shared::HostShared;
-use crate::error::HostError;
+use crate::hub_calls::within_limit;
 use crate::options::PartitionManagerOptions;
-use crate::pump::open::within_limit;
 
 /// The time after which every living host has asked its hub again and has written the result, or
 /// that it does not know. A heartbeat and a view may each be slow twice.
-fn patience(options: &PartitionManagerOptions) -> Duration {
+pub(super) fn patience(options: &PartitionManagerOptions) -> Duration {
     let calls = options.store_timeout.saturating_mul(4);
     HUB_REFRESH.saturating_add(options.slow_scan).saturating_add(calls)
 }
@@ -28,11 +25,6 @@ fn patience(options: &PartitionManagerOptions) -> Duration {
 /// is enough to be sure of a host with a lease like ours; the manager reports any other one later.
 fn max_wait(options: &PartitionManagerOptions) -> Duration {
     patience_with(patience(options), options.lease_duration).saturating_add(options.lease_duration)
-}
-
-/// Starts to track the hubs that the others read.
-pub(super) fn hub_tracker(shared: &HostShared) -> HubTracker {
-    HubTracker::new(patience(&shared.manager))
 }
 
 /// The hub as our record names it.
@@ -47,15 +39,16 @@ pub(super) async fn refuse_another(
     shared: &HostShared,
     mut answer: HubAnswer,
 ) -> Result<HubAnswer, StartError> {
-    let mut others = hub_tracker(shared);
+    let start_to_track = || HubTracker::new(patience(&shared.manager));
+    let mut others = start_to_track();
     let limit = max_wait(&shared.manager);
     let last = shared.now() + limit;
     let mut said = false;
     loop {
         let Some(ours) = read_hub(&*shared.source, answer.hub.log.as_ref()) else { return Ok(answer) };
         let store = &shared.store;
-        let view = async { store.call("view", None, store.store().view(store.group())).await };
-        let Some(Ok(view)) = shared.reporter.catch_panics("start", view).await else { return Ok(answer) };
+        let view = shared.reporter.catch_panics("start", store.view()).await;
+        let Some(Ok(view)) = view else { return Ok(answer) };
         match others.observe(&shared.me, &ours, &view.hosts, shared.now()) {
             HubFinding::Same => return Ok(answer),
             HubFinding::Different { host, reads } => {
@@ -77,7 +70,7 @@ pub(super) async fn refuse_another(
         match within_limit(&*shared.environment, answers_within, shared.source.hub_properties()).await {
             Ok(hub) => {
                 if hub.log != answer.hub.log {
-                    others = hub_tracker(shared);
+                    others = start_to_track();
                 }
                 answer = HubAnswer { hub, asked };
             }
@@ -93,26 +86,4 @@ fn waiting(ours: &ReadHub, host: &HostId, theirs: &ReadHub, limit: Duration) -> 
          whether this is one hub that was created again",
         theirs.log, theirs.endpoint, ours.log, ours.endpoint
     )
-}
-
-impl Manager {
-    /// The hub that we read, unless it is unreachable or its refresh is overdue, which a slow store
-    /// causes, too.
-    pub(super) fn read_hub(&self) -> Option<ReadHub> {
-        let overdue = self.shared.now() > self.refresh_at + self.shared.manager.slow_scan;
-        read_hub(&*self.shared.source, self.log.as_ref()).filter(|_| !self.hub_away && !overdue)
-    }
-
-    /// Reports hosts that read another hub. Hosts that started at the same time may find that out
-    /// only later.
-    pub(super) fn notice_another_hub(&mut self, hosts: &[HostEntry]) {
-        self.elsewhere.retain(|id| hosts.iter().any(|entry| entry.record.id == *id));
-        let Some(ours) = self.read_hub() else { return };
-        let found = self.hub_tracker.observe(&self.shared.me, &ours, hosts, self.shared.now());
-        if let HubFinding::Different { host, reads } = found
-            && self.elsewhere.insert(host.clone())
-        {
-            self.shared.reporter.report(&HostError::AnotherHub { ours, host, theirs: reads });
-        }
-    }
 }

@@ -1,64 +1,52 @@
-//! The state that the tasks of one running host share.
+//! The state that the manager, the renewer and the methods of a running host share: the partitions
+//! that it serves, its status, and the request to stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ephor_core::BoxFuture;
 use ephor_core::host_record::{HostState, HostStatistics};
 use ephor_core::ids::{HostId, PartitionId};
-use ephor_core::lease::{Lease, LeaseToken};
+use ephor_core::lease::LeaseToken;
 use ephor_core::panics::{self, Panicked};
-use ephor_core::rules::Rules;
-use ephor_core::source::EventSource;
-use ephor_core::store::View;
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::{broadcast, watch};
 
 use super::changes::{OwnershipEvent, OwnershipReason};
-use super::hub_health::HubHealth;
 use crate::context::PartitionContext;
-use crate::environment::{Environment, TaskHandle};
+use crate::environment::TaskHandle;
 use crate::error::HostError;
-use crate::options::{EventProcessorOptions, PartitionManagerOptions};
 use crate::processor::CloseReason;
-use crate::pump::guard::{Control, Disposition, Drain, Stop};
-use crate::pump::{PumpArgs, PumpEnd};
-use crate::report::Reporter;
-use crate::store_calls::StoreCalls;
-
-/// Runs a pump. It hides the type of the processor.
-pub(crate) type RunPump = Arc<dyn Fn(PumpArgs) -> BoxFuture<'static, PumpEnd> + Send + Sync>;
+use crate::pump_activity::PumpActivity;
+use crate::pump_interface::{Control, Disposition, Drain, RunPump, Stop};
+use crate::services::HostServices;
 
 pub(crate) struct HostShared {
-    pub(crate) environment: Arc<dyn Environment>,
-    pub(crate) source: Arc<dyn EventSource>,
-    pub(crate) store: StoreCalls,
-    pub(crate) me: HostId,
-    pub(crate) options: EventProcessorOptions,
-    pub(crate) manager: PartitionManagerOptions,
-    pub(crate) rules: Rules,
-    pub(crate) reporter: Reporter,
-    pub(crate) hub_health: HubHealth,
+    services: Arc<HostServices>,
     pub(crate) run_pump: RunPump,
     pub(crate) changes: broadcast::Sender<OwnershipEvent>,
-    pub(crate) slots: Mutex<BTreeMap<PartitionId, Slot>>,
-    pub(crate) status: Mutex<Status>,
+    slots: Mutex<BTreeMap<PartitionId, Slot>>,
+    status: Mutex<Status>,
     /// The time until which calls in flight may go on, once the host is stopped.
     pub(crate) stop: watch::Sender<Option<Monotonic>>,
-    /// The last view that was read for a lost partition, and its time; the inner `None` if the
-    /// store did not answer.
-    pub(crate) loss_view: tokio::sync::Mutex<Option<(Monotonic, Option<Arc<View>>)>>,
-    pub(crate) events: AtomicU64,
-    pub(crate) failures: AtomicU64,
+}
+
+/// The services are used at every step, so they are reached without a name in between.
+impl Deref for HostShared {
+    type Target = HostServices;
+
+    fn deref(&self) -> &HostServices {
+        &self.services
+    }
 }
 
 /// A partition that this host serves.
 pub(crate) struct Slot {
     pub(crate) context: PartitionContext,
+    pub(crate) activity: Arc<PumpActivity>,
     pub(crate) control: watch::Sender<Control>,
     /// Dropping it ends the pump.
     pub(crate) _task: TaskHandle,
@@ -71,7 +59,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn token(&self) -> &LeaseToken {
-        self.context.inner().lease.token()
+        self.context.lease().token()
     }
 
     /// Notifies the pump that the partition is lost.
@@ -83,7 +71,7 @@ impl Slot {
             }
             news
         });
-        self.context.inner().lease.end();
+        self.context.lease().end();
     }
 
     /// Asks the pump to stop gracefully. A second call can only shorten the time.
@@ -100,9 +88,15 @@ impl Slot {
             Some(_) => false,
         });
     }
-}
 
-impl Slot {
+    /// The time until which calls in flight may go on, if the pump was asked to stop gracefully.
+    pub(crate) fn drains_until(&self) -> Option<Monotonic> {
+        match &self.control.borrow().stop {
+            Some(Stop::Drain(drain)) => Some(drain.until),
+            _ => None,
+        }
+    }
+
     /// Names the successor of a partition that is to be released, if that is not decided yet.
     pub(crate) fn decide(&self, successor: Option<HostId>) {
         self.control.send_if_modified(|control| match &mut control.stop {
@@ -129,16 +123,6 @@ impl Slot {
     }
 }
 
-/// The reason why a lease is no longer ours.
-pub(crate) fn loss_reason(lease: Option<&Lease>, me: &HostId) -> CloseReason {
-    match lease {
-        Some(lease) if lease.owner.is_none() && lease.previous_owner.as_ref() == Some(me) => {
-            CloseReason::Seek
-        }
-        _ => CloseReason::LeaseLost,
-    }
-}
-
 /// The manager's last view of the fleet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
@@ -151,8 +135,24 @@ pub(crate) struct Status {
 }
 
 impl HostShared {
-    pub(crate) fn now(&self) -> Monotonic {
-        self.environment.now()
+    pub(crate) fn new(
+        services: HostServices,
+        run_pump: RunPump,
+        changes: broadcast::Sender<OwnershipEvent>,
+    ) -> Self {
+        Self {
+            services: Arc::new(services),
+            run_pump,
+            changes,
+            slots: Mutex::default(),
+            status: Mutex::default(),
+            stop: watch::Sender::new(None),
+        }
+    }
+
+    /// The services, for a pump.
+    pub(crate) fn services(&self) -> &Arc<HostServices> {
+        &self.services
     }
 
     /// Starts a task without which this host cannot work. It catches its own panics; if it ends by
@@ -173,13 +173,12 @@ impl HostShared {
 
     /// Ends all pumps without closing anything, so that their leases expire. Returns their number.
     pub(crate) fn drop_pumps(&self) -> usize {
-        // Pumps hold the shared state and the shared state holds the pumps: this breaks the cycle.
         // The tasks go first, so that none of them closes anything on the way out.
         let slots = std::mem::take(&mut *self.slots());
         let contexts: Vec<_> = slots.values().map(|slot| slot.context.clone()).collect();
         drop(slots);
         for context in &contexts {
-            context.inner().lease.end();
+            context.lease().end();
             context.cancel();
         }
         contexts.len()
@@ -218,12 +217,6 @@ impl HostShared {
         }
     }
 
-    /// The time from which a deadline counts. The deliberate bug counts from the arrival of the
-    /// reply.
-    pub(crate) fn counts_from(&self, sent: Monotonic) -> Monotonic {
-        if self.rules.deadlines_count_from_the_request { sent } else { self.now() }
-    }
-
     pub(crate) fn slots(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -232,21 +225,13 @@ impl HostShared {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn count_events(&self, events: u64) {
-        self.events.fetch_add(events, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_failure(&self) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(crate) fn statistics(&self) -> HostStatistics {
         let slots = self.slots();
         HostStatistics {
             owned: u32::try_from(slots.len()).unwrap_or(u32::MAX),
-            events: self.events.load(Ordering::Relaxed),
+            events: self.events(),
             lag_events: slots.values().map(|slot| slot.context.lag().events).sum(),
-            failures: self.failures.load(Ordering::Relaxed),
+            failures: self.failures(),
         }
     }
 }

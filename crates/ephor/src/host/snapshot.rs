@@ -12,9 +12,9 @@ use ephor_core::time::Timestamp;
 
 use super::changes::OwnershipReason;
 use super::shared::HostShared;
-use crate::context::Failing;
 use crate::error::StoreCallError;
-use crate::pump::state::PumpState;
+use crate::progress::Failing;
+use crate::pump_activity::PumpState;
 use ephor_core::checkpoint::Position;
 
 /// A host at one moment.
@@ -88,7 +88,7 @@ impl HostSnapshot {
             .slots()
             .iter()
             .map(|(partition, slot)| {
-                let lease = &slot.context.inner().lease;
+                let lease = slot.context.lease();
                 let lag = slot.context.lag();
                 let progress = slot.context.progress();
                 PartitionSnapshot {
@@ -96,9 +96,9 @@ impl HostSnapshot {
                     epoch: slot.token().epoch,
                     since: slot.since,
                     reason: slot.reason,
-                    state: lease.pump_state(),
-                    stuck: lease.is_stuck(),
-                    in_call_for: lease.call_running_since().map(|since| now.since(since)),
+                    state: slot.activity.state(),
+                    stuck: slot.activity.is_stuck(),
+                    in_call_for: slot.activity.call_running_since().map(|since| now.since(since)),
                     lease_left: lease.deadline().since(now),
                     finished: progress.finished.as_ref().and_then(Position::finished),
                     events: progress.events,

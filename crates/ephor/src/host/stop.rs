@@ -2,7 +2,7 @@
 //!
 //! Stop claiming, hand over to askers, drain, close, checkpoint, release, leave the fleet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
@@ -14,8 +14,9 @@ use futures_util::StreamExt;
 
 use super::manager::Manager;
 use super::shared::HostShared;
-use crate::pump::close::CLOSE_GRACE;
-use crate::pump::{Outcome, PumpEnd};
+use super::stop_progress::Unconfirmed;
+use crate::limits::CLOSE_GRACE;
+use crate::pump_interface::PumpEnd;
 use crate::stop_report::StopReport;
 
 /// The most time for one round of offering partitions to others; after that the pumps are stopped
@@ -30,43 +31,37 @@ impl Manager {
     pub(super) async fn stop(&mut self) -> StopReport {
         let shared = self.shared.clone();
         let reporter = &shared.reporter;
-        let asked = !self.asks.is_empty();
+        let asked = self.negotiation.has_asks();
         if reporter.catch_panics("manager", self.release_all()).await.is_none() {
-            let unsure = std::mem::take(&mut self.unconfirmed);
-            unsure.into_iter().for_each(|(partition, _, _)| self.abandon(partition));
+            self.stopping.abandon_unconfirmed();
         }
         // The calls that remain cannot be given up: their leases expire, and are not released.
         let left = std::mem::take(&mut *shared.slots());
-        self.report.abandoned.extend(left.keys());
-        for slot in left.values() {
-            slot.context.inner().lease.end();
+        for (partition, slot) in &left {
+            self.stopping.pump_left(*partition);
+            slot.context.lease().end();
             slot.context.cancel();
         }
         drop(left);
-        let store = &shared.store;
-        let retire =
-            async { store.call("retire", None, store.store().retire(store.group(), &shared.me)).await };
         // If it fails, the record ages and is removed later, and the store would not answer the next call either.
-        let left = reporter.catch_panics("manager", retire).await.is_some_and(|retired| retired.is_ok());
-        if asked && left {
+        let retired = reporter.catch_panics("manager", shared.store.retire(&shared.me)).await;
+        if asked && retired.is_some_and(|retired| retired.is_ok()) {
             reporter.catch_panics("manager", self.release_late_handovers()).await;
         }
-        std::mem::take(&mut self.report)
+        self.stopping.take_report()
     }
 
     /// Releases partitions that others handed to this host after its last scan, because they had agreed to that before it
     /// left. Otherwise nobody would read them until their leases expire.
     async fn release_late_handovers(&mut self) {
         let shared = self.shared.clone();
-        let store = &shared.store;
-        let Ok(view) = store.call("view", None, store.store().view(store.group())).await else { return };
+        let Ok(view) = shared.store.view().await else { return };
         let mut answers = true;
         for lease in view.leases.iter().filter(|lease| lease.owner.as_ref() == Some(&shared.me)) {
-            let served = self.served.get(&lease.partition).is_some_and(|epoch| *epoch >= lease.epoch);
-            if !served {
+            if !self.epochs.is_served(lease.partition, lease.epoch) {
                 answers = answers && release_again(&shared, lease.partition, lease.epoch, true).await;
                 if !answers {
-                    self.abandon(lease.partition);
+                    self.stopping.abandon(lease.partition);
                 }
             }
         }
@@ -77,8 +72,8 @@ impl Manager {
         // Another call of `stop` may shorten the time at any moment.
         let mut limit = shared.stop.subscribe();
         let mut until = limit.borrow_and_update().unwrap_or_else(|| shared.now());
-        self.asks.clear();
-        if !shared.store.store().capabilities().wakes {
+        self.negotiation.withdraw_all();
+        if !shared.store.capabilities().wakes {
             tokio::select! {
                 biased;
                 () = self.offer(until) => {}
@@ -152,12 +147,12 @@ impl Manager {
     /// for the time of two calls. False if some were given up.
     async fn release_unconfirmed(&mut self) -> bool {
         let shared = self.shared.clone();
-        let mut left: BTreeSet<PartitionId> =
-            self.unconfirmed.iter().map(|(partition, ..)| *partition).collect();
-        // They stay in the list until the end, for a panic on the way.
-        let again = self.unconfirmed.clone().into_iter().map(|(partition, epoch, settled)| {
+        let again = self.stopping.unconfirmed().to_vec().into_iter().map(|release| {
             let shared = shared.clone();
-            async move { (partition, release_again(&shared, partition, epoch, settled).await) }
+            async move {
+                let Unconfirmed { partition, epoch, settled } = release;
+                (partition, release_again(&shared, partition, epoch, settled).await)
+            }
         });
         let mut again = futures_util::stream::iter(again).buffer_unordered(MAX_CONCURRENT_RELEASES);
         let patience = shared.manager.store_timeout.saturating_mul(2);
@@ -167,7 +162,7 @@ impl Manager {
                 biased;
                 next = again.next() => match next {
                     Some((partition, true)) => {
-                        left.remove(&partition);
+                        self.stopping.confirmed(partition);
                         last = shared.now() + patience;
                     }
                     Some((_, false)) => {}
@@ -176,29 +171,19 @@ impl Manager {
                 () = shared.environment.sleep_until(last) => break,
             }
         }
-        self.unconfirmed.clear();
-        let confirmed = left.is_empty();
-        left.into_iter().for_each(|partition| self.abandon(partition));
+        let confirmed = self.stopping.unconfirmed().is_empty();
+        self.stopping.abandon_unconfirmed();
         confirmed
-    }
-
-    /// Notes that the release of this partition is unconfirmed: its lease expires.
-    fn abandon(&mut self, partition: PartitionId) {
-        let StopReport { drained, given_up, unsettled, abandoned, .. } = &mut self.report;
-        for list in [drained, given_up, unsettled] {
-            list.retain(|other| *other != partition);
-        }
-        abandoned.push(partition);
     }
 
     /// Writes heartbeats and answers requests during long calls: others see that we are alive and
     /// how long to wait. Without an answer they would steal the partitions.
     async fn heartbeat_and_answer(&mut self) {
-        self.heartbeat().await;
+        self.write_heartbeat().await;
         let Some(scan) = self.read_fleet().await else { return };
         self.reconcile(&scan).await;
         self.answer(&scan);
-        self.heartbeat().await;
+        self.write_heartbeat().await;
     }
 
     /// If the store cannot wake hosts, a release would go unnoticed until they scan. So we go on
@@ -235,21 +220,21 @@ impl Manager {
     /// Announces that we are leaving, and agrees to hand over to askers. False if no host should
     /// get any of our partitions, or the store does not answer.
     async fn offer_once(&mut self) -> bool {
-        if !self.heartbeat().await {
+        if !self.write_heartbeat().await {
             return false;
         }
         let Some(scan) = self.read_fleet().await else { return false };
-        if !scan.plan.moves.iter().any(|step| step.from == scan.me) && self.answers.is_empty() {
+        if !scan.plan.moves.iter().any(|step| step.from == scan.me) && !self.negotiation.has_answers() {
             return false;
         }
         self.reconcile(&scan).await;
         self.answer(&scan);
-        self.heartbeat().await
+        self.write_heartbeat().await
     }
 
     /// Announces that we are leaving, and computes the successor of each of our partitions.
     async fn successors(&mut self) -> BTreeMap<PartitionId, HostId> {
-        self.heartbeat().await;
+        self.write_heartbeat().await;
         let Some(scan) = self.read_fleet().await else { return BTreeMap::new() };
         let mine = scan.plan.moves.iter().filter(|step| step.from == scan.me);
         mine.map(|step| (step.partition, scan.fleet.members[step.to].id.clone())).collect()
@@ -257,27 +242,14 @@ impl Manager {
 
     /// Handles a pump that ended while the host stops.
     fn note_end(&mut self, end: PumpEnd) {
-        let list = match end.outcome {
-            Outcome::Lost { .. } | Outcome::Displaced { .. } => &mut self.report.lost,
-            _ if !end.settled => &mut self.report.unsettled,
-            _ if end.given_up => &mut self.report.given_up,
-            Outcome::GivenAway { .. } | Outcome::Failed { .. } => &mut self.report.drained,
-        };
-        list.push(end.partition);
-        if let Outcome::GivenAway { confirmed: false, .. } | Outcome::Failed { confirmed: false, .. } =
-            end.outcome
-        {
-            self.unconfirmed.push((end.partition, end.epoch, end.settled));
-        }
+        self.stopping.pump_ended(&end);
         self.pump_ended(end);
     }
 }
 
 /// Repeats a release with an unknown outcome. True if the lease is certainly no longer ours.
 async fn release_again(shared: &HostShared, partition: PartitionId, epoch: Epoch, settled: bool) -> bool {
-    let store = &shared.store;
     let token = LeaseToken { partition, owner: shared.me.clone(), epoch };
     let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled };
-    let call = store.store().release(store.group(), &request);
-    store.call("release", Some(partition), call).await.is_ok()
+    shared.store.release(&request).await.is_ok()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::shared::HostShared;
 use crate::error::HostError;
-use crate::pump::state::PumpState;
+use crate::pump_activity::PumpState;
 
 /// A call that goes on for this long after it was given up is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
@@ -19,20 +19,20 @@ impl HostShared {
         let now = self.now();
         let mut stuck = vec![];
         for (partition, slot) in self.slots().iter_mut() {
-            let lease = &slot.context.inner().lease;
-            let Some(running) = lease.call_running_since().map(|since| now.since(since)) else {
+            let (lease, activity) = (slot.context.lease(), &slot.activity);
+            let Some(running) = activity.call_running_since().map(|since| now.since(since)) else {
                 slot.over_since = None;
                 // It may have returned during this check.
-                lease.not_stuck();
+                activity.not_stuck();
                 continue;
             };
-            let lost = !lease.is_ours(now) && lease.pump_state() != PumpState::Closing;
-            if !lost && now < lease.call_until() {
+            let lost = !lease.is_ours(now) && activity.state() != PumpState::Closing;
+            if !lost && now < activity.call_until() {
                 slot.over_since = None;
                 continue;
             }
             let since = *slot.over_since.get_or_insert(now);
-            if now.since(since) >= STUCK_AFTER && lease.mark_stuck() {
+            if now.since(since) >= STUCK_AFTER && activity.mark_stuck() {
                 stuck.push((*partition, running));
             }
         }

@@ -10,17 +10,18 @@ use ephor_core::store::Handoff;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Disposition, InterruptMask};
+use super::guard::InterruptMask;
 use super::open::panicked;
-use super::{Ending, Outcome, Pump, PumpEnd};
+use super::{Ending, Pump};
 use crate::context::{Checkpointed, PartitionContext};
 use crate::error::{HostError, ProcessorError};
-use crate::host::shared::{HostShared, loss_reason};
+use crate::lease_state::loss_reason;
+use crate::limits::CLOSE_GRACE;
 use crate::processor::{CloseReason, EventProcessor};
-use crate::pump::state::PumpState;
+use crate::pump_activity::PumpState;
+use crate::pump_interface::{Disposition, Outcome, PumpEnd};
+use crate::services::HostServices;
 
-/// The time that `close` gets even if the time for the call in flight is used up.
-pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(3);
 /// The pause between attempts at the final checkpoint.
 const FINAL_CHECKPOINT_RETRY: Duration = Duration::from_millis(500);
 
@@ -42,7 +43,7 @@ impl<P: EventProcessor> Pump<P> {
             Ending::Displaced { .. } => (CloseReason::Disconnected, None),
         };
         let Some(disposition) = disposition else {
-            let lease = &self.context.inner().lease;
+            let lease = self.context.lease();
             let in_time = self.now() < lease.deadline();
             lease.end();
             self.context.cancel();
@@ -75,7 +76,7 @@ impl<P: EventProcessor> Pump<P> {
             Some(given) => given,
             None => self.give_away(&disposition, reason, settled).await,
         };
-        self.context.inner().lease.end();
+        self.context.lease().end();
         self.context.cancel();
         let confirmed = given == Some(Handoff::Done);
         let outcome = match ending {
@@ -99,27 +100,26 @@ impl<P: EventProcessor> Pump<P> {
     async fn close(&mut self, reason: CloseReason, until: Monotonic) -> bool {
         let Some(mut processor) = self.processor.take() else { return true };
         let context = self.context.clone();
-        let inner = context.inner();
         let started = self.now();
         let until = until.max(started + CLOSE_GRACE);
-        inner.lease.call_starts(started, until);
-        let limit = inner.environment.sleep_until(until);
+        self.activity.call_starts(started, until);
+        let limit = self.shared.environment.sleep_until(until);
         let call = AssertUnwindSafe(async { processor.close(&context, reason).await }).catch_unwind();
         let still_owner = reason.still_owner();
         let error = tokio::select! {
             biased;
             // Once the partition is lost, there is nothing more to lose: `close` may use its time.
             _ = self.guard.wait(InterruptMask::Loss), if still_owner => {
-                Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) })
+                Some(ProcessorError::TimedOut { after: self.shared.now().since(started) })
             }
             result = call => match result {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.into()),
                 Err(panic) => Some(panicked(&*panic)),
             },
-            () = limit => Some(ProcessorError::TimedOut { after: inner.environment.now().since(started) }),
+            () = limit => Some(ProcessorError::TimedOut { after: self.shared.now().since(started) }),
         };
-        inner.lease.call_ended();
+        self.activity.call_ended();
         match error {
             None => true,
             Some(error) => {
@@ -135,18 +135,18 @@ impl<P: EventProcessor> Pump<P> {
     async fn final_checkpoint(&mut self, closed: bool, until: Monotonic) -> bool {
         let finished_too = closed && self.shared.options.checkpoint.on_close;
         let Some(position) = self.context.pending_checkpoint(finished_too) else {
-            return self.context.nothing_unsaved();
+            return self.context.progress().nothing_unsaved();
         };
         let started = self.now();
         loop {
             match self.context.save(position.clone()).await {
                 Ok(Checkpointed::Refused) => break,
-                Ok(_) => return self.context.nothing_unsaved(),
+                Ok(_) => return self.context.progress().nothing_unsaved(),
                 Err(_) => {
-                    let environment = &self.context.inner().environment;
-                    environment.sleep_until(environment.now() + FINAL_CHECKPOINT_RETRY).await;
+                    let retry_at = self.now() + FINAL_CHECKPOINT_RETRY;
+                    self.shared.environment.sleep_until(retry_at).await;
                     let patience = until.max(started + CLOSE_GRACE);
-                    if self.now() >= patience || !self.context.inner().lease.is_ours(self.now()) {
+                    if self.now() >= patience || !self.context.lease().is_ours(self.now()) {
                         break;
                     }
                 }
@@ -164,13 +164,11 @@ impl<P: EventProcessor> Pump<P> {
         reason: CloseReason,
         settled: bool,
     ) -> Option<Handoff> {
-        let inner = self.context.inner();
-        let (store, token) = (&inner.store, inner.lease.token().clone());
-        let partition = Some(token.partition);
+        let (store, token) = (&self.shared.store, self.context.lease().token().clone());
         let result = match disposition {
             Disposition::HandOver { to, duration } => {
                 let request = TransferRequest { token, to: to.clone(), duration: *duration, settled };
-                store.call("transfer", partition, store.store().transfer(store.group(), &request)).await
+                store.transfer(&request).await
             }
             Disposition::Release { .. } | Disposition::Undecided => {
                 let cause = match reason {
@@ -184,7 +182,7 @@ impl<P: EventProcessor> Pump<P> {
                     None
                 };
                 let request = ReleaseRequest { token, cause, successor, settled };
-                store.call("release", partition, store.store().release(store.group(), &request)).await
+                store.release(&request).await
             }
         };
         result.ok()
@@ -204,7 +202,7 @@ impl<P: EventProcessor> Pump<P> {
 
 /// Finds the reason of a loss. A refused write does not tell it, but the store does: it may be a
 /// seek. One view serves all partitions that were lost before it was requested.
-async fn find_loss_reason(shared: Arc<HostShared>, context: PartitionContext) -> CloseReason {
+async fn find_loss_reason(shared: Arc<HostServices>, context: PartitionContext) -> CloseReason {
     let noticed = shared.now();
     let mut last = shared.loss_view.lock().await;
     let fresh = last.as_ref().filter(|(sent, _)| *sent >= noticed).map(|(_, view)| view.clone());
@@ -212,7 +210,7 @@ async fn find_loss_reason(shared: Arc<HostShared>, context: PartitionContext) ->
         Some(view) => view,
         None => {
             let (store, sent) = (&shared.store, shared.now());
-            let view = store.call("view", None, store.store().view(store.group())).await;
+            let view = store.view().await;
             let view = view.ok().map(Arc::new);
             *last = Some((sent, view.clone()));
             view

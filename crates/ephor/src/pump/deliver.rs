@@ -15,6 +15,7 @@ use super::{Ending, Pump};
 use crate::context::{CheckpointError, Checkpointed};
 use crate::error::{PartitionError, ProcessorError};
 use crate::processor::{CloseReason, EventProcessor};
+use crate::pump_activity::PumpState;
 
 /// The number of times in a row that a batch may run into `process_timeout` before the partition is
 /// released, so that another host can try.
@@ -67,7 +68,9 @@ impl<P: EventProcessor> Pump<P> {
             timeouts = if matches!(error, ProcessorError::TimedOut { .. }) { timeouts + 1 } else { 0 };
             self.meters.failures.increment(1);
             self.shared.count_failure();
-            self.context.failed(failures, &error);
+            let wall = self.shared.environment.wall();
+            self.context.progress().failed(failures, &error, wall);
+            self.set_state(PumpState::Failing);
             // Whatever ends the pump now, this batch is not finished.
             self.given_up = true;
             if matches!(error, ProcessorError::Panicked { .. }) {
@@ -101,8 +104,7 @@ impl<P: EventProcessor> Pump<P> {
                         self.report_error(PartitionError::Skipped { sequence, attempts: failures, error })
                             .await?;
                     }
-                    self.context.finished(last, batch.len() as u64, self.now());
-                    self.given_up = false;
+                    self.note_finished(last, batch.len() as u64);
                     self.checkpoint_if_due().await?;
                     return Ok(Delivered::Done);
                 }
@@ -145,18 +147,17 @@ impl<P: EventProcessor> Pump<P> {
     /// Calls `process_events` once. The call is dropped at its next await when the partition is
     /// lost, when a drain runs out of time, and at `process_timeout`.
     async fn call(&mut self, batch: &[Event]) -> Result<Called, Ending> {
-        let Self { guard, context, processor, shared, .. } = self;
+        let Self { guard, context, activity, processor, shared, .. } = self;
         let Some(processor) = processor.as_mut() else {
             return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
         };
         if let Some(last) = batch.last() {
-            context.delivering(last);
+            context.progress().delivering(last);
         }
-        let inner = context.inner();
         let timeout = shared.options.process_timeout;
-        let now = inner.environment.now();
+        let now = shared.now();
         let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
-        let limit = timeout.map(|_| inner.environment.sleep_until(until));
+        let limit = timeout.map(|_| shared.environment.sleep_until(until));
         let limit = async {
             match limit {
                 Some(limit) => limit.await,
@@ -167,7 +168,7 @@ impl<P: EventProcessor> Pump<P> {
         // through.
         let interruptible =
             shared.rules.loss_comes_before_delivery || guard.check(InterruptMask::Loss).is_none();
-        inner.lease.call_starts(now, until);
+        activity.call_starts(now, until);
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(InterruptMask::DrainDeadline), if interruptible => Err(interrupt),
@@ -178,8 +179,8 @@ impl<P: EventProcessor> Pump<P> {
             }),
             () = limit => Ok(Called::Failed(ProcessorError::TimedOut { after: timeout.unwrap_or_default() })),
         };
-        inner.lease.call_ended();
-        context.delivered();
+        activity.call_ended();
+        context.progress().returned();
         ended.map_err(|interrupt| {
             self.given_up = true;
             self.context.cancel();
@@ -187,10 +188,18 @@ impl<P: EventProcessor> Pump<P> {
         })
     }
 
-    fn finished(&mut self, batch: &[Event], last: &Event) {
+    /// Notes that the batch up to `last` is finished or skipped.
+    fn note_finished(&mut self, last: &Event, events: u64) {
         self.given_up = false;
+        let had_failed = self.context.progress().finished(last, events, self.now());
+        if had_failed {
+            self.set_state(PumpState::Running);
+        }
+    }
+
+    fn finished(&mut self, batch: &[Event], last: &Event) {
         let events = batch.len() as u64;
-        self.context.finished(last, events, self.now());
+        self.note_finished(last, events);
         self.meters.processed.increment(events);
         self.shared.count_events(events);
         let lag = self.context.lag();
@@ -254,18 +263,17 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Passes an error to the processor, whose reaction does not matter here.
     pub(super) async fn process_error(&mut self, error: &PartitionError) -> Result<(), Ending> {
-        let Self { guard, context, processor, pending_errors, shared, .. } = self;
+        let Self { guard, context, activity, processor, pending_errors, shared, .. } = self;
         let Some(processor) = processor.as_mut() else {
             pending_errors.push(error.clone());
             return Ok(());
         };
-        let inner = context.inner();
         let timeout = shared.options.process_timeout;
-        let now = inner.environment.now();
+        let now = shared.now();
         let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
         let mut timer = LazyTimer::default();
-        let limit = timer.until(&*inner.environment, until);
-        inner.lease.call_starts(now, until);
+        let limit = timer.until(&*shared.environment, until);
+        activity.call_starts(now, until);
         let ended = tokio::select! {
             biased;
             interrupt = guard.wait(InterruptMask::DrainDeadline) => Err(interrupt),
@@ -273,7 +281,7 @@ impl<P: EventProcessor> Pump<P> {
             heard = AssertUnwindSafe(async { processor.process_error(context, error).await }).catch_unwind() => Ok(heard),
             () = limit => Ok(Ok(())),
         };
-        inner.lease.call_ended();
+        activity.call_ended();
         match ended {
             Ok(Ok(())) => Ok(()),
             Ok(Err(panic)) => {

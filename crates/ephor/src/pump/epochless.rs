@@ -18,10 +18,10 @@ use ephor_core::time::Monotonic;
 
 use super::{Ending, Pump, SOURCE_BACKOFF};
 use crate::error::HostError;
-use crate::host::pumps::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
-use crate::host::shared::loss_reason;
+use crate::lease_state::loss_reason;
+use crate::limits::{FAILURES_FORGOTTEN_AFTER, FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
 use crate::processor::{CloseReason, EventProcessor};
-use crate::pump::state::PumpState;
+use crate::pump_activity::PumpState;
 
 /// The number of times in a row that our place was taken although the lease was ours, and the last
 /// time.
@@ -44,7 +44,7 @@ impl Displacements {
 
 impl<P: EventProcessor> Pump<P> {
     pub(super) fn shares_with_other_sdks(&self) -> bool {
-        self.shared.store.store().capabilities().shared_with_other_sdks
+        self.shared.store.capabilities().shared_with_other_sdks
     }
 
     /// The epoch to open receivers with.
@@ -59,10 +59,8 @@ impl<P: EventProcessor> Pump<P> {
         let token = self.context.inner().lease.token().clone();
         for attempt in 1.. {
             let sent = self.now();
-            let tokens = std::slice::from_ref(&token);
-            let call = store.store().renew(store.group(), manager.lease_duration, tokens);
-            let renewed = self.unless_stopped(store.call("renew", Some(token.partition), call)).await?;
-            match renewed.ok().and_then(|mut renewals| renewals.pop()) {
+            let renewed = self.unless_stopped(store.renew_one(manager.lease_duration, &token)).await?;
+            match renewed.ok().flatten() {
                 Some(Renewal::Renewed) => {
                     let from = shared.counts_from(sent);
                     let until = deadline(from, manager.lease_duration, manager.fence_margin);

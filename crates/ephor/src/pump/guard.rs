@@ -8,52 +8,15 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use ephor_core::BoxFuture;
-use ephor_core::ids::HostId;
 use ephor_core::time::Monotonic;
 use tokio::sync::watch;
 
 use crate::environment::Environment;
 use crate::lease_state::LeaseState;
 use crate::processor::CloseReason;
-
-/// The requests of a host to one of its pumps.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Control {
-    pub(crate) paused: bool,
-    pub(crate) stop: Option<Stop>,
-}
-
-/// A request to stop. A loss overrides a drain; neither is withdrawn.
-#[derive(Clone, Debug)]
-pub(crate) enum Stop {
-    Drain(Drain),
-    Lost(CloseReason),
-}
-
-/// Gives the partition away gracefully.
-#[derive(Clone, Debug)]
-pub(crate) struct Drain {
-    /// The call in flight is given up at this time.
-    pub(crate) until: Monotonic,
-    pub(crate) disposition: Disposition,
-}
-
-/// How a partition is given away.
-#[derive(Clone, Debug)]
-pub(crate) enum Disposition {
-    HandOver {
-        to: HostId,
-        duration: Duration,
-    },
-    Release {
-        successor: Option<HostId>,
-    },
-    /// Released, with a successor that is being computed meanwhile.
-    Undecided,
-}
+use crate::pump_interface::{Control, Disposition, Drain, Stop};
 
 /// An interrupt that the guard found.
 #[derive(Debug)]
@@ -224,7 +187,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use ephor_core::epoch::Epoch;
-    use ephor_core::ids::{Incarnation, PartitionId};
+    use ephor_core::ids::{HostId, Incarnation, PartitionId};
     use ephor_core::lease::LeaseToken;
     use ephor_core::time::{Clock, Timestamp};
     use futures_util::FutureExt;

@@ -11,17 +11,16 @@
 //! ```
 //!
 //! A pump is one task. It owns the processor and the receiver; other tasks only ask it to stop,
-//! through [`guard::Control`].
+//! through [`Control`](crate::pump_interface::Control).
 
-pub(crate) mod close;
+mod close;
 mod deliver;
 mod doubt;
 mod epochless;
 mod gaps;
-pub(crate) mod guard;
-pub(crate) mod open;
-pub(crate) mod slow_hub;
-pub(crate) mod state;
+mod guard;
+mod open;
+mod planted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,25 +29,24 @@ use ephor_core::BoxError;
 use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::failure::Backoff;
-use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{ReceiveError, Receiver, SourceError};
 use ephor_core::store::GroupOrigin;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
-use tokio::sync::watch;
 
 use crate::context::{PartitionContext, partition_labels};
 use crate::error::{HostError, PartitionError};
-use crate::host::hub_health::ReaderGuard;
-use crate::host::shared::HostShared;
+use crate::hub_health::ReaderGuard;
 use crate::metric_names as names;
 use crate::processor::{CloseReason, EventProcessor};
+use crate::pump_activity::{PumpActivity, PumpState};
+use crate::pump_interface::{Drain, PumpArgs, PumpEnd};
+use crate::services::HostServices;
 use doubt::Doubt;
 use epochless::Displacements;
 use gaps::GapReports;
-use guard::{Control, Drain, Guard, Interrupt, InterruptMask, LazyTimer};
-use state::PumpState;
+use guard::{Guard, Interrupt, InterruptMask, LazyTimer};
 
 /// Creates a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;
@@ -60,44 +58,6 @@ const MAX_PREALLOCATED_EVENTS: usize = 1_024;
 /// The cooldown of a partition after the hub could not be read for too long.
 const SOURCE_PAUSE: Duration = Duration::from_secs(5);
 
-/// The arguments of a pump.
-pub(crate) struct PumpArgs {
-    pub(crate) shared: Arc<HostShared>,
-    pub(crate) context: PartitionContext,
-    pub(crate) control: watch::Receiver<Control>,
-    pub(crate) origin: Option<GroupOrigin>,
-    /// Nothing is delivered before this time, because the last owner may not know yet that it lost
-    /// the lease.
-    pub(crate) deliver_from: Monotonic,
-}
-
-/// The result of a pump, for the manager.
-#[derive(Debug)]
-pub(crate) struct PumpEnd {
-    pub(crate) partition: PartitionId,
-    pub(crate) epoch: Epoch,
-    /// True if the processor was opened.
-    pub(crate) opened: bool,
-    /// True if everything finished was saved.
-    pub(crate) settled: bool,
-    /// True if a batch was given up half-way.
-    pub(crate) given_up: bool,
-    pub(crate) outcome: Outcome,
-}
-
-/// The outcome for the partition.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    /// Transferred to another host, or released. `confirmed`: the store confirmed it.
-    GivenAway { reason: CloseReason, to: Option<HostId>, confirmed: bool },
-    /// Lost.
-    Lost { reason: CloseReason },
-    /// A receiver with a newer epoch took our place at the hub.
-    Displaced { epoch: Option<Epoch>, by: Option<String> },
-    /// Released, with a cooldown.
-    Failed { reason: CloseReason, pause: Duration, confirmed: bool },
-}
-
 /// The reason why a pump stops serving.
 #[derive(Debug)]
 enum Ending {
@@ -108,8 +68,9 @@ enum Ending {
 }
 
 struct Pump<P> {
-    shared: Arc<HostShared>,
+    shared: Arc<HostServices>,
     context: PartitionContext,
+    activity: Arc<PumpActivity>,
     guard: Guard,
     factory: Factory<P>,
     origin: Option<GroupOrigin>,
@@ -143,14 +104,14 @@ struct Meters {
     lag_seconds: metrics::Gauge,
 }
 
-/// Serves the partition until it is given away or lost. Called through
-/// [`RunPump`](crate::host::shared::RunPump), which `host/pumps.rs` starts.
+/// Serves the partition until it is given away or lost. `builder.rs` wraps it in a
+/// [`RunPump`](crate::pump_interface::RunPump), and the manager starts that as a task for every
+/// lease it wins (`host/pumps.rs`).
 pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) -> PumpEnd {
-    let PumpArgs { shared, context, control, origin, deliver_from } = args;
-    let inner = context.inner();
-    let labels = partition_labels(&inner.store, context.partition());
-    let guard = Guard::new(inner.environment.clone(), inner.lease.clone(), control);
-    let now = inner.environment.now();
+    let PumpArgs { shared, context, activity, control, origin, deliver_from } = args;
+    let labels = partition_labels(&shared.store, context.partition());
+    let guard = Guard::new(shared.environment.clone(), context.lease().clone(), control);
+    let now = shared.now();
     let mut pump = Pump {
         guard,
         factory,
@@ -177,9 +138,10 @@ pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) 
         },
         shared,
         context,
+        activity,
     };
     // Dropped even if a panic ends this pump, which must not prolong an outage that is over.
-    let reads = ReaderGuard::new(pump.shared.clone(), Some(pump.context.partition()));
+    let reads = ReaderGuard::new(pump.shared.hub_health.clone(), Some(pump.context.partition()));
     let Err(ending) = pump.serve(deliver_from).await;
     drop(reads);
     pump.finish(ending).await
@@ -215,8 +177,8 @@ impl<P: EventProcessor> Pump<P> {
         loop {
             events.clear();
             let wake_at = self.wake_at();
-            let Self { guard, ticker, context, .. } = self;
-            let environment = &*context.inner().environment;
+            let Self { guard, ticker, shared, .. } = self;
+            let environment = &*shared.environment;
             let received = tokio::select! {
                 biased;
                 interrupt = guard.wait(InterruptMask::Everything) => match interrupt {
@@ -372,7 +334,7 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Sleeps, unless the pump is stopped.
     async fn sleep_until(&mut self, at: Monotonic) -> Result<(), Ending> {
-        let sleep = self.context.inner().environment.sleep_until(at);
+        let sleep = self.shared.environment.sleep_until(at);
         self.unless_stopped(sleep).await
     }
 
@@ -396,9 +358,8 @@ impl<P: EventProcessor> Pump<P> {
         match interrupt {
             Interrupt::Drain(drain) => Ending::Drain(drain),
             Interrupt::Lost(reason) => {
-                let inner = self.context.inner();
-                let now = inner.environment.now();
-                if now >= inner.lease.deadline() {
+                let now = self.now();
+                if now >= self.context.lease().deadline() {
                     let partition = self.context.partition();
                     let store_failing_for = self.shared.store.failing_for(now);
                     self.shared.reporter.report(&HostError::SelfFenced { partition, store_failing_for });
@@ -411,15 +372,15 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     fn set_state(&self, state: PumpState) {
-        self.context.inner().lease.set_pump_state(state);
+        self.activity.set_state(state);
     }
 
     fn now(&self) -> Monotonic {
-        self.context.inner().environment.now()
+        self.shared.now()
     }
 
     fn random(&self) -> u64 {
-        self.context.inner().environment.random()
+        self.shared.environment.random()
     }
 }
 

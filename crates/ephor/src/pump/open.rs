@@ -14,19 +14,15 @@ use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
 use super::guard::{Interrupt, InterruptMask, LazyTimer};
-use super::slow_hub::while_bytes_come;
-use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
+use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE, planted};
 use crate::context::Checkpointed;
-use crate::environment::Environment;
 use crate::error::{HostError, PartitionError, ProcessorError};
-use crate::host::planted;
+use crate::hub_calls::while_bytes_come;
 use crate::processor::{CloseReason, EventProcessor};
-use crate::pump::state::PumpState;
+use crate::pump_activity::PumpState;
 
 /// The cooldown of a partition after its processor did not open.
 const OPEN_PAUSE: Duration = Duration::from_secs(5);
-/// The timeout of a request to the hub.
-pub(crate) const HUB_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The hub was deleted and created again meanwhile: start over, with its new log.
 const HUB_RECREATED: Ending = Ending::Failed { reason: CloseReason::SourceFailed, pause: Duration::ZERO };
@@ -185,22 +181,21 @@ impl<P: EventProcessor> Pump<P> {
             Ok(Err(error)) => return Err(self.open_failed(error.into())),
             Err(panic) => return Err(self.open_failed(panicked(&*panic))),
         };
-        let context = self.context.clone();
-        let inner = context.inner();
+        let (context, environment) = (self.context.clone(), self.shared.environment.clone());
         let timeout = self.shared.options.process_timeout;
         let limit = timeout.map_or(Monotonic::NEVER, |timeout| self.now() + timeout);
         let mut timer = LazyTimer::default();
-        inner.lease.call_starts(self.now(), limit);
+        self.activity.call_starts(self.now(), limit);
         let opened = self
             .unless_stopped(async {
                 tokio::select! {
                     biased;
                     opened = AssertUnwindSafe(async { processor.open(&context).await }).catch_unwind() => Some(opened),
-                    () = timer.until(&*inner.environment, limit) => None,
+                    () = timer.until(&*environment, limit) => None,
                 }
             })
             .await;
-        inner.lease.call_ended();
+        self.activity.call_ended();
         let Some(opened) = opened? else {
             let after = timeout.unwrap_or_default();
             return Err(self.open_failed(ProcessorError::TimedOut { after }));
@@ -311,9 +306,8 @@ impl<P: EventProcessor> Pump<P> {
         &mut self,
         question: impl Future<Output = Result<T, E>>,
     ) -> Result<Result<T, E>, Ending> {
-        let environment = self.context.inner().environment.clone();
-        let source = self.shared.source.clone();
-        self.unless_stopped(while_bytes_come(&*environment, &*source, question)).await
+        let shared = self.shared.clone();
+        self.unless_stopped(while_bytes_come(&*shared.environment, &*shared.source, question)).await
     }
 
     /// Holds the partition without reading, until an operator seeks or another host takes it.
@@ -325,30 +319,6 @@ impl<P: EventProcessor> Pump<P> {
         let interrupt = self.guard.wait(InterruptMask::Drain).await;
         self.ending(interrupt)
     }
-}
-
-/// Awaits the hub's answer, at most this long.
-pub(crate) async fn within_limit<T, E: From<SourceError>>(
-    environment: &dyn Environment,
-    limit: Duration,
-    question: impl Future<Output = Result<T, E>>,
-) -> Result<T, E> {
-    tokio::select! {
-        biased;
-        answer = question => answer,
-        () = environment.sleep_until(environment.now() + limit) => {
-            Err(no_answer_within(limit).into())
-        }
-    }
-}
-
-/// The error for a question that the hub left unanswered.
-pub(super) fn no_answer_within(limit: Duration) -> SourceError {
-    let silence = format!(
-        "no answer within {limit:?}: the hub hangs, or the link is so slow that its answers wait behind prefetched \
-         events; then lower prefetch_bytes or prefetch_count"
-    );
-    SourceError::Unavailable(silence.into())
 }
 
 /// A panic of the user's code.

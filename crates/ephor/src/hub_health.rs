@@ -10,8 +10,6 @@ use std::time::Duration;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::time::Monotonic;
 
-use super::shared::HostShared;
-
 /// A reader of the hub: the pump of a partition, or the manager.
 pub(crate) type Reader = Option<PartitionId>;
 
@@ -25,19 +23,19 @@ pub(crate) struct HubHealth {
 
 /// Removes a reader when it is dropped, for whatever reason.
 pub(crate) struct ReaderGuard {
-    shared: Arc<HostShared>,
+    health: Arc<HubHealth>,
     reader: Reader,
 }
 
 impl ReaderGuard {
-    pub(crate) fn new(shared: Arc<HostShared>, reader: Reader) -> Self {
-        Self { shared, reader }
+    pub(crate) fn new(health: Arc<HubHealth>, reader: Reader) -> Self {
+        Self { health, reader }
     }
 }
 
 impl Drop for ReaderGuard {
     fn drop(&mut self) {
-        self.shared.hub_health.forget(self.reader);
+        self.health.forget(self.reader);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Waits for a hub on a slow connection, where an answer comes behind the events of other partitions.
+//! Requests to the hub: each with a time limit, and with a longer one on a slow connection, where an
+//! answer comes behind the events of other partitions.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,14 +7,31 @@ use std::time::Duration;
 
 use ephor_core::source::{EventSource, SourceError};
 
-use super::open::{HUB_TIMEOUT, no_answer_within};
 use crate::environment::Environment;
+
+/// The timeout of a request.
+const HUB_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The timeout of a request if bytes come from the hub meanwhile.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// Fewer bytes than this within [`HUB_TIMEOUT`] may be nothing but heartbeats.
 const MIN_BYTES: u64 = 4 * 1024;
+
+/// Awaits the hub's answer, at most this long.
+pub(crate) async fn within_limit<T, E: From<SourceError>>(
+    environment: &dyn Environment,
+    limit: Duration,
+    question: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    tokio::select! {
+        biased;
+        answer = question => answer,
+        () = environment.sleep_until(environment.now() + limit) => {
+            Err(no_answer_within(limit).into())
+        }
+    }
+}
 
 /// Awaits the hub's answer for [`HUB_TIMEOUT`], and longer while bytes come from the hub.
 pub(crate) async fn while_bytes_come<T, E: From<SourceError>>(
@@ -44,4 +62,13 @@ pub(crate) async fn while_bytes_come<T, E: From<SourceError>>(
             );
         }
     }
+}
+
+/// The error for a question that the hub left unanswered.
+fn no_answer_within(limit: Duration) -> SourceError {
+    let silence = format!(
+        "no answer within {limit:?}: the hub hangs, or the link is so slow that its answers wait behind prefetched \
+         events; then lower prefetch_bytes or prefetch_count"
+    );
+    SourceError::Unavailable(silence.into())
 }

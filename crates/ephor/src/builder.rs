@@ -1,4 +1,4 @@
-//! The builder of a host.
+//! The builder of a host: brings together the host, its pumps and the user's processor.
 
 use std::fmt;
 use std::future::Future;
@@ -11,9 +11,9 @@ use ephor_core::rules::Rules;
 use ephor_core::source::EventSource;
 use ephor_core::store::Store;
 
-use super::{Config, EventProcessorHost};
 use crate::context::PartitionContext;
 use crate::environment::{Environment, TokioEnvironment, os_seeded_random};
+use crate::host::{Config, EventProcessorHost};
 use crate::options::{EventProcessorOptions, InvalidOption, PartitionManagerOptions};
 use crate::processor::{EventProcessor, PerBatch, PerEvent};
 use crate::pump::{self, Factory};
@@ -52,8 +52,20 @@ pub struct HostBuilder {
     rules: Rules,
 }
 
+impl EventProcessorHost {
+    /// A host that reads `source` and keeps its leases and checkpoints in `store`.
+    pub fn builder(source: impl EventSource, store: impl Store) -> HostBuilder {
+        HostBuilder::new(Arc::new(source), Arc::new(store))
+    }
+
+    /// Like [`builder`](Self::builder), for a source and a store chosen at run time.
+    pub fn builder_from(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> HostBuilder {
+        HostBuilder::new(source, store)
+    }
+}
+
 impl HostBuilder {
-    pub(crate) fn new(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> Self {
+    fn new(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> Self {
         Self {
             source,
             store,

@@ -9,6 +9,10 @@
 //! slow answer and is not noticed. Therefore an observation of our own counts only as far as both
 //! clocks agree.
 //!
+//! A jump that ends between two views (a clock that is set back and put right) shows in neither. But
+//! a record that changed between them was written after the first was requested, whatever the
+//! store's clock said at the time: it cannot be older than that.
+//!
 //! A host that starts to watch does not know whether the store's clock has just been set forward.
 //! It trusts the store's ages only after it has seen no renewal for half a lease.
 //!
@@ -102,9 +106,9 @@ pub struct LivenessTracker {
     last: Option<Reading>,
     /// The time at which the first view arrived.
     watching_since: Option<Monotonic>,
-    /// The time of the last clock jump. Only our own observation dates a record that is unchanged
-    /// since before it.
-    jumped_at: Option<Monotonic>,
+    /// The last clock jump. Only our own observation dates a record that is unchanged since before
+    /// it.
+    jump: Option<Jump>,
     /// The time of the first failed read since the last success.
     unreachable_since: Option<Monotonic>,
     /// The time at which the store came back, and the length of the outage.
@@ -113,7 +117,17 @@ pub struct LivenessTracker {
     /// version of an old one.
     leases: BTreeMap<PartitionId, Observation<(LeaseVersion, Epoch)>>,
     hosts: BTreeMap<HostId, Observation<u64>>,
-    /// The longest lease that was ever seen.
+    /// The longest lease in the last view, and in the one before it: the former owner of a lease in
+    /// the last view may be gone from it.
+    longest: (Duration, Duration),
+}
+
+/// A jump of a clock.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    /// The time at which it was noticed.
+    at: Monotonic,
+    /// The longest lease at that time.
     longest: Duration,
 }
 
@@ -125,12 +139,12 @@ impl LivenessTracker {
             foreign_expiry,
             last: None,
             watching_since: None,
-            jumped_at: None,
+            jump: None,
             unreachable_since: None,
             back: None,
             leases: BTreeMap::new(),
             hosts: BTreeMap::new(),
-            longest: Duration::ZERO,
+            longest: (Duration::ZERO, Duration::ZERO),
         }
     }
 
@@ -150,15 +164,15 @@ impl LivenessTracker {
         if let Some(lost) = self.unreachable_since.take() {
             self.back = Some((received, received.since(lost)));
         }
+        let durations = view.leases.iter().filter_map(|lease| lease.duration);
+        let durations = durations.chain(view.hosts.iter().map(|host| host.record.lease_duration));
+        self.longest = (durations.max().unwrap_or_default(), self.longest.0);
         if skewed {
             // We cannot tell which clock jumped, so our earlier observations are void, too.
-            self.jumped_at = Some(received);
+            self.jump = Some(Jump { at: received, longest: self.longest() });
             self.leases.values_mut().for_each(|observation| observation.restart_at(reading));
             self.hosts.values_mut().for_each(|observation| observation.restart_at(reading));
         }
-        let durations = view.leases.iter().filter_map(|lease| lease.duration);
-        let durations = durations.chain(view.hosts.iter().map(|host| host.record.lease_duration));
-        self.longest = self.longest.max(durations.max().unwrap_or_default());
         let leases = std::mem::take(&mut self.leases);
         let versions = view.leases.iter().map(|l| (l.partition, (l.version.clone(), l.epoch)));
         self.leases = observations(leases, versions, before, reading);
@@ -179,7 +193,7 @@ impl LivenessTracker {
             if self.jumped_since(observation) {
                 liveness.ages_unknown.push(lease.partition);
             }
-            let in_grace = age >= lasts && self.in_grace_period(observation, lasts, sent);
+            let in_grace = age >= lasts && self.in_grace_period(lasts, sent);
             liveness.grace_after_outage |= in_grace;
             // Owners renew at least twice in a lease, so a shorter watch proves nothing, however
             // old the record is: a clock that was set may be years ahead.
@@ -199,7 +213,7 @@ impl LivenessTracker {
             let lasts = host.record.lease_duration;
             let age = self.age(observation, host.age, reading);
             let credit = if faltering.contains(&host.record.id) { lasts * 2 / 3 } else { lasts };
-            let in_grace = age >= credit && self.in_grace_period(observation, lasts, sent);
+            let in_grace = age >= credit && self.in_grace_period(lasts, sent);
             liveness.grace_after_outage |= in_grace;
             if skewed || age < credit || in_grace {
                 liveness.alive.push(host.record.id.clone());
@@ -230,9 +244,14 @@ impl LivenessTracker {
         let tolerated = self.tolerance.fixed + elapsed / self.tolerance.one_in;
         if changed_at.since(last.store) > elapsed + tolerated {
             // The store's clock was set forward between the last view and the claim.
-            return Some(now + self.longest);
+            return Some(now + self.longest());
         }
-        self.jumped_since(self.leases.get(&partition)).then(|| self.jumped_at.unwrap_or(now) + self.longest)
+        let jump = self.jump.filter(|_| self.jumped_since(self.leases.get(&partition)));
+        jump.map(|jump| jump.at + jump.longest)
+    }
+
+    fn longest(&self) -> Duration {
+        self.longest.0.max(self.longest.1)
     }
 
     /// The age of a record, by everything that is known about it. Our own observation is what both
@@ -242,27 +261,24 @@ impl LivenessTracker {
         let observed = observation.map_or(Duration::ZERO, |observation| {
             now.sent.since(observation.since).min(now.store.since(observation.by_store))
         });
-        if self.jumped_since(observation) { observed } else { by_store.max(observed) }
+        if self.jumped_since(observation) {
+            return observed;
+        }
+        let written_after = observation.and_then(|observation| observation.after);
+        let at_most = written_after.map_or(Duration::MAX, |after| now.sent.since(after));
+        by_store.min(at_most).max(observed)
     }
 
     /// True if a clock jumped since this record was first seen in its current state.
     fn jumped_since<V>(&self, observation: Option<&Observation<V>>) -> bool {
-        self.jumped_at.is_some_and(|jump| observation.is_some_and(|observation| observation.since <= jump))
+        self.jump.is_some_and(|jump| observation.is_some_and(|observation| observation.since <= jump.at))
     }
 
-    /// True during the grace period: the store was away for at least half the duration of this
-    /// record, and is back for less than a third of it, so that the owner may not have got through
-    /// yet.
-    fn in_grace_period<V>(
-        &self,
-        observation: Option<&Observation<V>>,
-        lasts: Duration,
-        sent: Monotonic,
-    ) -> bool {
-        self.back.is_some_and(|(back, away)| {
-            let unheard = observation.is_none_or(|observation| observation.since <= back);
-            unheard && away >= lasts / 2 && sent.since(back) < lasts / 3
-        })
+    /// True during the grace period: the store was away for at least half the duration of a record,
+    /// and is back for less than a third of it, so that the owner may not have got through yet. A
+    /// record that was written since is younger than that.
+    fn in_grace_period(&self, lasts: Duration, sent: Monotonic) -> bool {
+        self.back.is_some_and(|(back, away)| away >= lasts / 2 && sent.since(back) < lasts / 3)
     }
 
     fn disagree(&self, last: Reading, now: Reading) -> bool {

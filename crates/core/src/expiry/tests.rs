@@ -106,7 +106,7 @@ fn the_first_view_buries_nobody() {
 fn a_record_without_a_duration_gets_the_foreign_expiry() {
     let mut tracker = tracker();
     let mut at = |own: u64, age| {
-        tracker.observe(&view(own as i64, vec![lease(age, age, None)]), seconds(own), seconds(own)).expired
+        tracker.observe(&view(own as i64, vec![lease(age, 1, None)]), seconds(own), seconds(own)).expired
     };
     assert!(at(101, 59).is_empty());
     assert!(at(102, 59).is_empty());
@@ -245,8 +245,22 @@ fn after_a_jump_a_renewed_record_is_judged_by_the_store_again() {
     let mut tracker = tracker();
     show(&mut tracker, 100, 1_000, 3, 1);
     show(&mut tracker, 105, 1_305, 308, 1);
-    assert!(show(&mut tracker, 106, 1_306, 0, 2).expired.is_empty());
-    assert_eq!(show(&mut tracker, 107, 1_307, 30, 2).expired, vec![P]);
+    assert!(show(&mut tracker, 110, 1_310, 4, 2).expired.is_empty());
+    assert!(show(&mut tracker, 135, 1_335, 29, 2).expired.is_empty());
+    assert_eq!(show(&mut tracker, 136, 1_336, 30, 2).expired, vec![P]);
+}
+
+#[test]
+fn a_store_clock_that_is_off_between_two_views_makes_no_renewal_old() {
+    // Set back by seven minutes after the first view, and put right before the second: the clocks
+    // agree, and the renewal in between has a stamp of seven minutes ago.
+    let mut tracker = tracker();
+    show(&mut tracker, 100, 1_000, 1, 1);
+    let renewed = show(&mut tracker, 103, 1_003, 421, 2);
+    assert_eq!((renewed.skewed, renewed.expired, renewed.alive), (false, vec![], vec![host("a")]));
+    assert!(show(&mut tracker, 129, 1_029, 447, 2).expired.is_empty());
+    // It was written after second 100, and by the store it is old enough.
+    assert_eq!(show(&mut tracker, 130, 1_030, 448, 2).expired, vec![P]);
 }
 
 #[test]
@@ -329,14 +343,14 @@ fn a_host_is_alive_by_heartbeat_or_by_lease() {
         tracker.observe(&view, seconds(own), seconds(own)).alive
     };
     observe(101, vec![], vec![]);
-    assert_eq!(observe(102, vec![lease(5, 1, Some(LEASE))], vec![beat("a", 1, 99)]), vec![host("a")]);
-    assert_eq!(observe(103, vec![], vec![beat("b", 1, 29)]), vec![host("b")]);
-    assert_eq!(observe(104, vec![], vec![beat("b", 1, 30)]), Vec::<HostId>::new());
-    assert_eq!(observe(105, vec![lease(30, 2, Some(LEASE))], vec![beat("a", 2, 30)]), Vec::<HostId>::new());
+    assert_eq!(observe(202, vec![lease(5, 1, Some(LEASE))], vec![beat("a", 1, 99)]), vec![host("a")]);
+    assert_eq!(observe(303, vec![], vec![beat("b", 1, 29)]), vec![host("b")]);
+    assert_eq!(observe(304, vec![], vec![beat("b", 1, 30)]), Vec::<HostId>::new());
+    assert_eq!(observe(405, vec![lease(30, 2, Some(LEASE))], vec![beat("a", 2, 30)]), Vec::<HostId>::new());
     // It let a lease expire: alive only if its heartbeat is younger than two thirds of the
     // duration.
-    assert_eq!(observe(106, vec![lease(30, 3, Some(LEASE))], vec![beat("a", 3, 19)]), vec![host("a")]);
-    assert_eq!(observe(107, vec![lease(30, 4, Some(LEASE))], vec![beat("a", 4, 20)]), Vec::<HostId>::new());
+    assert_eq!(observe(506, vec![lease(30, 3, Some(LEASE))], vec![beat("a", 3, 19)]), vec![host("a")]);
+    assert_eq!(observe(607, vec![lease(30, 4, Some(LEASE))], vec![beat("a", 4, 20)]), Vec::<HostId>::new());
 }
 
 #[test]
@@ -409,7 +423,7 @@ fn who_is_heard_of_after_the_store_is_back_needs_no_excuse() {
     let heard = observe_both(&mut tracker, 161, 0, 2, 8);
     assert_eq!((heard.alive, heard.grace_after_outage), (vec![host("a"), host("b")], false));
     // It wrote again, and then stopped: its age counts as usual.
-    let old = observe_both(&mut tracker, 162, 40, 2, 8);
+    let old = observe_both(&mut tracker, 191, 30, 2, 8);
     assert_eq!((old.expired, old.alive, old.grace_after_outage), (vec![P], vec![], false));
 }
 
@@ -459,4 +473,19 @@ fn after_a_jump_a_former_owner_may_be_at_work_for_a_whole_lease() {
     // A lease that is written after the jump is counted by the new clock.
     show(&mut tracker, 110, 1_605, 0, 3);
     assert_eq!(until(&tracker, 1_606, 111), None);
+}
+
+#[test]
+fn after_a_jump_nobody_waits_for_a_lease_of_long_ago() {
+    let mut tracker = tracker();
+    let absurd = lease(1, 1, Some(Duration::from_secs(86_400 * 365)));
+    tracker.observe(&view(1_000, vec![absurd]), seconds(100), seconds(100));
+    let until = |tracker: &LivenessTracker| tracker.former_owner_until(P, Timestamp(9_000_000), seconds(120));
+    // It may have been the former owner's.
+    show(&mut tracker, 110, 1_010, 1, 2);
+    assert_eq!(until(&tracker), Some(seconds(120 + 86_400 * 365)));
+    show(&mut tracker, 120, 1_020, 1, 3);
+    assert_eq!(until(&tracker), Some(seconds(150)));
+    assert!(show(&mut tracker, 130, 1_500, 1, 3).skewed);
+    assert_eq!(tracker.former_owner_until(P, Timestamp(1_501_000), seconds(131)), Some(seconds(160)));
 }

@@ -136,6 +136,8 @@ fn unhealthy(reasons: Option<&[String]>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn well() -> Health {
@@ -170,27 +172,52 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn whoever_says_nothing_keeps_nobody_out() {
+    /// Connects this many times and says nothing, asks for the health as one more, and returns the silent ones.
+    async fn silent_and_one_that_asks(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+        let mut silent = Vec::new();
+        for _ in 0..count {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut newcomer = TcpStream::connect(address).await.unwrap();
+        newcomer.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        newcomer.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with(HEALTHY), "{answer}");
+        silent
+    }
+
+    /// Serves until the peers are done, with no time limit for their requests.
+    async fn while_served<F: Future<Output = ()>>(peers: impl FnOnce(SocketAddr) -> F) {
         const FOREVER: Duration = Duration::from_secs(3_600);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked = async {
-            let mut silent = Vec::new();
-            for _ in 0..MAX_CONNECTIONS {
-                silent.push(TcpStream::connect(address).await.unwrap());
-            }
-            let mut newcomer = TcpStream::connect(address).await.unwrap();
-            newcomer.write_all(b"GET /health HTTP/1.1\r\n\r\n").await.unwrap();
-            let mut answer = String::new();
-            newcomer.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.ends_with(HEALTHY), "{answer}");
+        let enough = Duration::from_secs(60);
+        #[expect(clippy::disallowed_methods, reason = "a test that hangs shall fail")]
+        tokio::time::timeout(enough, serve_with(listener, well(), FOREVER, peers(address))).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn whoever_says_nothing_keeps_nobody_out() {
+        while_served(|address| async move {
+            let mut silent = silent_and_one_that_asks(address, MAX_CONNECTIONS).await;
             assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0, "the oldest is gone");
             let still_there = silent[1].try_read(&mut [0]).unwrap_err().kind();
             assert_eq!(still_there, std::io::ErrorKind::WouldBlock, "and no other connection");
-        };
-        let enough = Duration::from_secs(60);
-        #[expect(clippy::disallowed_methods, reason = "a test that hangs shall fail")]
-        tokio::time::timeout(enough, serve_with(listener, well(), FOREVER, asked)).await.unwrap();
+        })
+        .await;
+    }
+
+    /// Of the usual 1,024 files of a process one half is for connections to the gateway, and the other for the hubs.
+    #[tokio::test]
+    async fn whoever_says_nothing_takes_few_of_the_files_that_the_hubs_need() {
+        const FEW: usize = 1_024 / 2 / 8;
+        while_served(|address| async move {
+            let mut silent = silent_and_one_that_asks(address, 300).await;
+            silent.truncate(silent.len() - FEW);
+            for evicted in &mut silent {
+                assert_eq!(evicted.read(&mut [0]).await.unwrap(), 0);
+            }
+        })
+        .await;
     }
 }

@@ -1,7 +1,12 @@
 //! Tests of ownership, on a fleet in memory and virtual time.
 
+use std::sync::Arc;
+
 use ephor::PartitionId;
 use ephor_testkit::TestFleet;
+
+use crate::common::ledger::{Ledger, What, millis, seconds, start};
+use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 
 #[tokio::test(start_paused = true)]
 async fn load_is_shared_and_shared_again_when_a_host_dies() {
@@ -19,4 +24,24 @@ async fn load_is_shared_and_shared_again_when_a_host_dies() {
     let report = fleet.stop("a").await;
     assert!(report.is_clean(), "{report}");
     fleet.until_balanced().await.unwrap();
+}
+
+/// The claim was carried out and its answer was lost; the next view comes when the lease is nearly over.
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_unknown_age_counts_from_the_last_view_before_it() {
+    let fleet = TestFleet::new(1).unwrap();
+    let ledger = Ledger::new(&fleet);
+    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let mut fleet = fleet.with_store(Arc::new(store.clone()));
+    store.trouble_times(Op::Claim, Trouble::LandsAndFails, 1);
+    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    fleet.pass(millis(100)).await;
+    assert_eq!(store.calls(Op::Claim), 1);
+    store.trouble(Op::View, Trouble::Fails);
+    fleet.pass(seconds(29)).await;
+    store.heal();
+    store.forget_ages();
+    fleet.until_balanced().await.unwrap();
+    let opened = ledger.first(|entry| entry.what == What::Opened).unwrap();
+    assert_eq!(opened.epoch.get(), 2, "a lease that others may take soon is not served: {opened:?}");
 }

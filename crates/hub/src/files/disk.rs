@@ -76,7 +76,7 @@ impl Files for DiskFiles {
     fn create_folder(&self, folder: &str) -> io::Result<()> {
         let path = self.folder(folder)?;
         if folder.is_empty() {
-            return create_root(&path);
+            return create_root(&path, sync_folder_at);
         }
         let mut builder = fs::DirBuilder::new();
         builder.mode(FOLDER_MODE);
@@ -88,7 +88,7 @@ impl Files for DiskFiles {
 
     fn sync_folder(&self, folder: &str) -> io::Result<()> {
         let path = self.folder(folder)?;
-        fs::File::open(&path).and_then(|folder| folder.sync_all()).map_err(at("sync folder", &path))
+        sync_folder_at(&path).map_err(at("sync folder", &path))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -128,7 +128,7 @@ impl Files for DiskFiles {
 }
 
 /// Creates the data folder and missing parents, and syncs their names, since nobody else would.
-fn create_root(root: &Path) -> io::Result<()> {
+fn create_root(root: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let parents = parents_to_sync(root);
     fs::DirBuilder::new()
         .mode(FOLDER_MODE)
@@ -136,13 +136,17 @@ fn create_root(root: &Path) -> io::Result<()> {
         .create(root)
         .map_err(at("create folder", root))?;
     for parent in parents {
-        match fs::File::open(&parent).and_then(|folder| folder.sync_all()) {
+        match sync(&parent) {
             // A folder without read permission existed before, and so did the name in it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(at("sync folder", &parent))?,
         }
     }
     Ok(())
+}
+
+fn sync_folder_at(path: &Path) -> io::Result<()> {
+    fs::File::open(path)?.sync_all()
 }
 
 /// Returns the parent of the root, and the parents of the missing folders above it.
@@ -337,9 +341,19 @@ mod tests {
         let here = folder.path();
         let root = here.join("a/b/data");
         let above = [here.join("a/b"), here.join("a"), here.to_owned()];
-        assert_eq!(parents_to_sync(&root), above);
-        DiskFiles::new(root.clone()).create_folder("").unwrap();
-        assert_eq!(parents_to_sync(&root), above[..1]);
+        for synced in [&above[..], &above[..1]] {
+            let mut seen = Vec::new();
+            let sync = |folder: &Path| {
+                assert!(root.is_dir(), "the name is there when it is synced");
+                seen.push(folder.to_owned());
+                Ok(())
+            };
+            create_root(&root, sync).unwrap();
+            assert_eq!(seen, synced);
+        }
+        let failed = create_root(&root, |_| Err(Errno::IO.into())).unwrap_err();
+        let shown = format!("cannot sync folder {}: ", above[0].display());
+        assert!(failed.to_string().starts_with(&shown), "{failed}");
         DiskFiles::new(root).create_folder("").unwrap();
         assert_eq!(parents_to_sync(Path::new("data")), [Path::new(".")]);
         assert_eq!(parents_to_sync(Path::new("/")), Vec::<PathBuf>::new());

@@ -7,6 +7,7 @@ use ephor_core::time::Timestamp;
 use ephor_hub::NewEvent;
 
 use crate::clocked_hub::{ClockedHub, DAY, FIRST, HOUR, MINUTE, RETENTION, YEAR};
+use crate::common::log_lines::LogLines;
 
 /// Further than the retention, in both directions.
 const JUMPS: [i64; 4] = [8 * DAY, 10 * YEAR, -8 * DAY, -40 * YEAR];
@@ -241,5 +242,32 @@ async fn restarts_in_a_row_do_not_keep_events_for_ever() {
             clocked.open();
         }
         assert_eq!(clocked.first().await, 10);
+    }
+}
+
+/// A clock that is wrong for a day is believed in the end, so whoever is on call has to learn of it before.
+#[tokio::test]
+async fn while_expired_events_wait_for_a_day_the_log_says_so_every_hour() {
+    const HOURS: usize = 10;
+    for mut clocked in ClockedHub::on_disk() {
+        let (lines, _collecting) = LogLines::collect();
+        clocked.send(10).await;
+        clocked.run(HOUR);
+        assert_eq!(lines.count("expired events are kept for now"), 0);
+        clocked.close();
+        clocked.clock.set_off(10 * DAY);
+        clocked.open();
+        for _ in 0..6 * HOURS {
+            clocked.run(10 * MINUTE);
+        }
+        clocked.assert_all_there("until the clock has agreed for a day").await;
+        // The hub's own thread may log one of them, when it begins to rest.
+        let said = lines.count("expired events are kept for now");
+        assert!((HOURS - 1..=HOURS).contains(&said), "{said} lines in {HOURS} hours");
+        clocked.run(DAY);
+        assert_eq!(clocked.first().await, 10, "then they are deleted");
+        let said = lines.count("expired events are kept for now");
+        clocked.run(DAY);
+        assert_eq!(lines.count("expired events are kept for now"), said, "nothing waits any more");
     }
 }

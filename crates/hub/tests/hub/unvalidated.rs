@@ -5,7 +5,7 @@
 //! messages, so it cannot write them again.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ephor_amqp::validate::validate;
 use ephor_core::event::Event;
@@ -17,6 +17,7 @@ use ephor_hub::{Hub, LocalNamespace, NamespaceConfig, NewEvent, Retention, SendE
 
 use crate::common::Ticking;
 use crate::common::copies::copy_folder;
+use crate::common::log_lines::LogLines;
 use crate::unvalidated_messages::{HUB, Kept, START, messages};
 
 fn copied() -> tempfile::TempDir {
@@ -111,34 +112,14 @@ async fn the_folder_is_intact_and_is_written_on() {
     assert!(verify_folder(folder.path()).unwrap().iter().all(|hub| hub.is_intact()));
 }
 
-/// What was logged, as text.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn what_is_left_out_is_logged_once_however_often_it_is_read() {
-    let lines = Lines::default();
-    let to = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || to.clone()).with_ansi(false).finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let (lines, _collecting) = LogLines::collect();
     let folder = copied();
     let (_namespace, hub) = open(folder.path());
     for _ in 0..3 {
         stored(&hub).await;
     }
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let said: Vec<_> = text.lines().filter(|line| line.contains("an event has invalid sections")).collect();
     let invalid = messages().iter().filter(|sent| sent.kept != Kept::Everything).count();
-    assert_eq!(said.len(), invalid, "{text}");
+    assert_eq!(lines.count("an event has invalid sections"), invalid);
 }

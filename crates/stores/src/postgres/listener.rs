@@ -87,13 +87,17 @@ impl Backoff {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "it waits for a database, in real time")]
 async fn listen(options: PgConnectOptions, channel: String, wakers: Arc<Wakers>, tried: watch::Sender<bool>) {
+    repeat(|| listen_once(options.clone(), &channel, &wakers, &tried), &tried).await;
+}
+
+/// Repeats attempts with pauses. Each returns how long it listened; a panic ends only its own attempt.
+#[expect(clippy::disallowed_methods, reason = "it waits for a database, in real time")]
+async fn repeat<F: Future<Output = Duration>>(attempt: impl Fn() -> F, tried: &watch::Sender<bool>) {
     let mut backoff = Backoff { next: MIN_PAUSE };
     loop {
         let began = Instant::now();
-        let attempt = panics::caught_async(listen_once(options.clone(), &channel, &wakers, &tried)).await;
-        let listened = attempt.unwrap_or_else(|panicked| {
+        let listened = panics::caught_async(attempt()).await.unwrap_or_else(|panicked| {
             tracing::error!(%panicked, "listening for wakes panicked; continuing with a new connection");
             began.elapsed()
         });
@@ -176,5 +180,21 @@ mod tests {
         assert_eq!(backoff.after(moment), MAX_PAUSE);
         assert_eq!(backoff.after(STABLE_AFTER), MIN_PAUSE);
         assert_eq!(backoff.after(moment), MIN_PAUSE * 2);
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_one_attempt_to_listen_and_no_more() {
+        let (tried, attempts) = (watch::Sender::new(false), watch::Sender::new(0));
+        let attempt = || async {
+            attempts.send_modify(|attempts| *attempts += 1);
+            assert!(*attempts.borrow() > 1, "the first attempt panics");
+            Duration::ZERO
+        };
+        let mut seen = attempts.subscribe();
+        tokio::select! {
+            () = repeat(attempt, &tried) => {}
+            second = seen.wait_for(|attempts| *attempts == 2) => drop(second.unwrap()),
+        }
+        assert!(*tried.borrow(), "the first heartbeat does not wait for what has failed");
     }
 }

@@ -54,7 +54,7 @@ fn a_signature_is_as_good_as_a_key_as_far_as_it_goes() {
         let late = open(&signed(&place, "racwdl", "2020-01-01T00:00:00Z"));
         let error = late.view(&group()).await.unwrap_err();
         assert!(matches!(error, StoreError::Refused { .. }), "{error}");
-        tells(&error, "has expired");
+        tells(&error, "has expired (2020-01-01T00:00:00Z): create a new one");
     });
 }
 

@@ -66,11 +66,12 @@ impl Load {
             let mut unknown = vec![];
             let mut pause = Duration::from_secs(1);
             for (token, answer) in open.into_iter().zip(answers) {
+                let before = self.renewed.get(&token.partition);
+                let without = before.map_or(Duration::ZERO, |before| sent - *before);
+                assert!(without < WORTH, "{:?} was not renewed for {without:?}", token.partition);
                 match answer {
                     Renewal::Renewed => {
-                        let before = self.renewed.insert(token.partition, sent);
-                        let without = before.map_or(Duration::ZERO, |before| sent - before);
-                        assert!(without < WORTH, "{:?} was not renewed for {without:?}", token.partition);
+                        self.renewed.insert(token.partition, sent);
                     }
                     Renewal::Unknown { retry_after, .. } => {
                         pause = pause.max(retry_after.unwrap_or_default());

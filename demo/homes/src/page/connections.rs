@@ -132,7 +132,8 @@ mod tests {
     #[tokio::test]
     async fn a_connection_that_nobody_uses_comes_to_its_end() {
         let (_visitors, mut visitor, _silent) = connected(Duration::from_millis(20)).await;
-        let ended = visitor.read(&mut [0; 16]).await.unwrap_err();
+        let read = tokio::time::timeout(Duration::from_secs(20), visitor.read(&mut [0; 16])).await;
+        let ended = read.expect("the connection to be closed").unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
     }
 

@@ -79,6 +79,8 @@ struct State {
     renewals: Option<RenewalRule>,
     /// The partitions of each renewal.
     renewed: Vec<Vec<PartitionId>>,
+    /// Views show leases without their age.
+    ages_unknown: bool,
 }
 
 /// A store with faults. Clones share them.
@@ -120,6 +122,11 @@ impl TroubledStore {
     /// The partitions of each renewal since the start or the last [`reset`](Self::reset).
     pub fn renewed(&self) -> Vec<Vec<PartitionId>> {
         self.state().renewed.clone()
+    }
+
+    /// From now on views do not tell how old a lease is.
+    pub fn forget_ages(&self) {
+        self.state().ages_unknown = true;
     }
 
     pub fn heal(&self) {
@@ -214,7 +221,15 @@ impl Store for TroubledStore {
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
-        self.call(Op::View, self.inner.view(group))
+        let ages_unknown = self.state().ages_unknown;
+        let through = async move {
+            let mut view = self.inner.view(group).await?;
+            for lease in view.leases.iter_mut().filter(|_| ages_unknown) {
+                (lease.age, lease.age_known) = (Duration::ZERO, false);
+            }
+            Ok(view)
+        };
+        self.call(Op::View, Box::pin(through))
     }
 
     fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {

@@ -54,6 +54,12 @@ impl SasExpiry {
         }
     }
 
+    /// The number of warnings that were logged.
+    #[cfg(test)]
+    pub(in crate::azblob) fn warnings(&self) -> u8 {
+        self.warned.load(Ordering::Relaxed)
+    }
+
     /// The error of a refused request, if the signature has expired at this time.
     pub(in crate::azblob) fn refusal(
         &self,
@@ -96,7 +102,7 @@ mod tests {
         let at = |days: i64| Timestamp(expiry.at.0 - days * 86_400_000);
         let warned = |days| {
             expiry.warn_at(at(days), "azblob://contoso/homes");
-            expiry.warned.load(Ordering::Relaxed)
+            expiry.warnings()
         };
         assert_eq!([30, 7, 6, 5, 30, 1, 0, -1, 30].map(warned), [0, 0, 1, 1, 1, 1, 2, 2, 2]);
         assert!(expiry.refusal(Some(at(1)), "p", "w").is_none());

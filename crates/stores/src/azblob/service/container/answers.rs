@@ -117,3 +117,29 @@ pub(super) fn listed(item: BlobItem, at: Timestamp) -> Option<Listed> {
     let etag = unquoted(properties.etag?.as_ref());
     Some(Listed { name: item.name?, blob: Blob { metadata, stamp: Stamp { etag, modified } }, at })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::azblob::address::BlobAddress;
+    use crate::azblob::options::BlobOptions;
+    use crate::azblob::service::sas_expiry::SasExpiry;
+
+    #[test]
+    fn the_date_of_an_answer_warns_of_a_signature_that_expires_soon() {
+        let sas = "SharedAccessSignature=sv=2021-12-02&se=2030-01-09&sig=canary";
+        let address = format!("BlobEndpoint=https://contoso.blob.example/;{sas}");
+        let address = BlobAddress::parse(&address).unwrap();
+        let credential = address.credential.clone().unwrap();
+        let container = Container::new(&address, credential, &BlobOptions::default()).unwrap();
+        let warnings_at = |date: &'static str| {
+            let mut headers = Headers::new();
+            headers.insert(DATE, date);
+            container.time(&headers, &DATE, "a test").unwrap();
+            container.expiry.as_ref().map(SasExpiry::warnings)
+        };
+        assert_eq!(warnings_at("Tue, 01 Jan 2030 00:00:00 GMT"), Some(0), "eight days before");
+        assert_eq!(warnings_at("Thu, 03 Jan 2030 00:00:00 GMT"), Some(1), "six days before");
+        assert_eq!(warnings_at("Tue, 08 Jan 2030 12:00:00 GMT"), Some(2), "half a day before");
+    }
+}

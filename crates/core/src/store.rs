@@ -5,6 +5,11 @@
 //!
 //! A lost race is a value. `Err` means that the store has a fault, and then the outcome is unknown:
 //! the caller reads before it acts.
+//!
+//! A store that wraps another one implements [`StoreLayer`].
+
+mod layer;
+mod request;
 
 use std::time::Duration;
 
@@ -17,6 +22,9 @@ use crate::host_record::HostRecord;
 use crate::ids::{GroupId, HostId, LogId, PartitionId};
 use crate::lease::{ClaimRequest, Lease, LeaseToken, ReleaseRequest, TransferRequest};
 use crate::time::Timestamp;
+
+pub use self::layer::StoreLayer;
+pub use self::request::{StoreMethod, StoreRequest};
 
 /// The most changes of ownership that are kept for each partition, in every store that keeps them.
 pub const MAX_HISTORY_PER_PARTITION: u16 = 100;

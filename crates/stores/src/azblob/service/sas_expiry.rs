@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, SystemTime};
 
 use azure_core::time::OffsetDateTime;
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::metadata::unescape;
@@ -65,7 +65,7 @@ impl SasExpiry {
             "{place}: the shared access signature has expired ({}): create a new one, and restart with it ({what})",
             self.text
         );
-        (now >= self.at).then_some(StoreError::Refused { message })
+        (now >= self.at).then(|| StoreError::refused(RefusalCause::InvalidCredentials, message))
     }
 }
 

@@ -47,6 +47,14 @@ pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
     outcome
 }
 
+/// A failed send, with the number of events before it in its message.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+struct SendingFailed {
+    message: String,
+    source: SendFailure,
+}
+
 /// A send in progress, with the number of events sent so far.
 struct Sending<'a> {
     producer: Producer,
@@ -75,16 +83,16 @@ impl Sending<'_> {
     }
 
     /// Sends all events, or those before the first that cannot be sent.
-    async fn send(&mut self, events: &[NewEvent], word: &str) -> Result<(), String> {
-        let Err(error) = self.try_send(events).await else { return Ok(()) };
-        let SendError { sent, failure: SendFailure::Event { index, why } } = error else {
-            return Err(self.failed(word, &error.failure.to_string()));
+    async fn send(&mut self, events: &[NewEvent], word: &str) -> Result<(), SendingFailed> {
+        let Err(SendError { sent, failure }) = self.try_send(events).await else { return Ok(()) };
+        let SendFailure::Event { index, why } = &failure else {
+            return Err(self.failed(word, &failure.to_string(), failure));
         };
         // Send the good events that would have shared a message with the bad one.
-        if let Err(error) = self.try_send(&events[sent..index]).await {
-            return Err(self.failed(word, &error.failure.to_string()));
+        if let Err(SendError { failure, .. }) = self.try_send(&events[sent..*index]).await {
+            return Err(self.failed(word, &failure.to_string(), failure));
         }
-        Err(self.failed(word, &format!("cannot be sent: {why}")))
+        Err(self.failed(word, &format!("cannot be sent: {why}"), failure))
     }
 
     async fn try_send(&mut self, events: &[NewEvent]) -> Result<(), SendError> {
@@ -97,8 +105,9 @@ impl Sending<'_> {
     }
 
     /// The error for the next event: everything before it is sent.
-    fn failed(&self, word: &str, why: &str) -> String {
-        format!("{} sent; {word} {}: {why}", counted(self.sent, "event"), self.sent + 1)
+    fn failed(&self, word: &str, why: &str, source: SendFailure) -> SendingFailed {
+        let message = format!("{} sent; {word} {}: {why}", counted(self.sent, "event"), self.sent + 1);
+        SendingFailed { message, source }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::lease::{
     ClaimCause, ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest,
 };
 use crate::rules::Rules;
-use crate::store::{SaveRequest, StoreError};
+use crate::store::{RefusalCause, SaveRequest, StoreError};
 use crate::time::Timestamp;
 
 /// A lease as it is stored.
@@ -154,7 +154,7 @@ pub struct NoEpochLeft {
 
 impl From<NoEpochLeft> for StoreError {
     fn from(error: NoEpochLeft) -> Self {
-        Self::Refused { message: error.to_string() }
+        Self::refused(RefusalCause::NoEpochLeft, error.to_string())
     }
 }
 

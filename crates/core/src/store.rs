@@ -5,10 +5,15 @@
 //!
 //! A lost race is a value. `Err` means that the store has a fault, and then the outcome is unknown:
 //! the caller reads before it acts.
+//!
+//! A store that wraps another one implements [`StoreLayer`].
+
+mod error;
+mod layer;
+mod request;
 
 use std::time::Duration;
 
-use crate::BoxError;
 use crate::BoxFuture;
 use crate::checkpoint::{Checkpoint, Position};
 use crate::epoch::Epoch;
@@ -17,6 +22,10 @@ use crate::host_record::HostRecord;
 use crate::ids::{GroupId, HostId, LogId, PartitionId};
 use crate::lease::{ClaimRequest, Lease, LeaseToken, ReleaseRequest, TransferRequest};
 use crate::time::Timestamp;
+
+pub use self::error::{RefusalCause, StoreError, Throttling};
+pub use self::layer::StoreLayer;
+pub use self::request::{StoreMethod, StoreRequest};
 
 /// The most changes of ownership that are kept for each partition, in every store that keeps them.
 pub const MAX_HISTORY_PER_PARTITION: u16 = 100;
@@ -43,49 +52,6 @@ pub struct Capabilities {
     /// Ephor hosts then also read with epoch 0, and check their lease again before every attach,
     /// because the hub no longer fences readers.
     pub shared_with_other_sdks: bool,
-}
-
-/// An error of a store. The outcome of the call is unknown.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The store cannot be reached, or answered with a temporary fault.
-    #[error("the store is not available: {0}")]
-    Unavailable(#[source] BoxError),
-    /// The store asks for fewer calls.
-    #[error("the store is throttling: {0}")]
-    Throttled(#[source] BoxError),
-    /// A record cannot be read.
-    #[error("a record in the store is damaged: {what}")]
-    Damaged {
-        /// The record, and its fault.
-        what: String,
-    },
-    /// The store refuses the call, and a retry would not help: wrong credentials, an unsuitable
-    /// place, or no epoch left ([`NoEpochLeft`](crate::record::NoEpochLeft)).
-    #[error("the store refuses: {message}")]
-    Refused {
-        /// The message of the store.
-        message: String,
-    },
-}
-
-/// The cause of [`StoreError::Throttled`], if the store says how long to wait.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Throttling {
-    /// The message of the store.
-    pub message: String,
-    /// The pause for which the store asks.
-    pub retry_after: Duration,
-}
-
-impl StoreError {
-    /// The pause for which a throttling store asks: zero if it gives no time, `None` if the error
-    /// is not throttling.
-    pub fn retry_after(&self) -> Option<Duration> {
-        let Self::Throttled(cause) = self else { return None };
-        Some(cause.downcast_ref::<Throttling>().map_or(Duration::ZERO, |throttling| throttling.retry_after))
-    }
 }
 
 /// The result of a call to a store.

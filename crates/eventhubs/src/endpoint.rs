@@ -14,6 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, InvalidMessage};
 
+use crate::connect_failure::{ConnectCause, ConnectFailure};
 use crate::credential::Credential;
 use crate::failure::Failure;
 
@@ -43,14 +44,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 /// The reason why a connection failed.
 enum NotReached {
     /// A failure that may pass.
-    Passing(String),
+    Passing(ConnectCause, String),
     /// The port speaks something other than TLS.
     NoTls,
 }
 
 impl NotReached {
-    fn passing(why: impl ToString) -> Self {
-        Self::Passing(why.to_string())
+    fn by_socket(error: io::Error) -> Self {
+        Self::Passing(ConnectCause::of_socket(&error), error.to_string())
     }
 
     /// A peer that answers with something other than a TLS record will do so again.
@@ -58,15 +59,19 @@ impl NotReached {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
         match cause {
             Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => Self::NoTls,
-            _ => Self::Passing(format!("TLS: {error}")),
+            cause => Self::Passing(ConnectCause::of_tls(cause), format!("TLS: {error}")),
         }
     }
 
     fn at(self, host: &str, port: u16) -> Failure {
-        let place = format!("cannot connect to {host}:{port}");
+        let address = format!("{host}:{port}");
         match self {
-            Self::Passing(why) => Failure::lost(format!("{place}: {why}")),
-            Self::NoTls => Failure::Misconfigured(format!("{place}: {NO_TLS_THERE}").into()),
+            Self::Passing(cause, message) => {
+                Failure::NotConnected(Arc::new(ConnectFailure { address, cause, message }))
+            }
+            Self::NoTls => {
+                Failure::Misconfigured(format!("cannot connect to {address}: {NO_TLS_THERE}").into())
+            }
         }
     }
 }
@@ -102,16 +107,16 @@ impl Endpoint {
         let deadline = Instant::now() + self.connect_time;
         let dialled = async {
             let host = host.trim_start_matches('[').trim_end_matches(']');
-            let stream = TcpStream::connect((host, *port)).await.map_err(NotReached::passing)?;
+            let stream = TcpStream::connect((host, *port)).await.map_err(NotReached::by_socket)?;
             // Each turn of the connection is one write, so Nagle's algorithm would only add delay.
-            stream.set_nodelay(true).map_err(NotReached::passing)?;
+            stream.set_nodelay(true).map_err(NotReached::by_socket)?;
             // Without it, progress on a slow connection is only seen later.
             #[cfg(any(target_os = "linux", target_os = "android"))]
             socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES).ok();
             match &self.tls {
                 None => Ok(Box::new(stream) as Box<dyn Transport>),
                 Some(connector) => {
-                    let name = self.server_name().map_err(NotReached::passing)?;
+                    let name = self.server_name()?;
                     let stream = connector.connect(name, stream).await.map_err(NotReached::by_tls)?;
                     Ok(Box::new(stream) as Box<dyn Transport>)
                 }
@@ -119,7 +124,10 @@ impl Endpoint {
         };
         let outcome = match timeout_at(deadline, dialled).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(NotReached::passing(format!("no answer within {:?}", self.connect_time))),
+            Err(_) => {
+                let message = format!("no answer within {:?}", self.connect_time);
+                Err(NotReached::Passing(ConnectCause::NoAnswer, message))
+            }
         };
         outcome.map_err(|reason| reason.at(host, *port))
     }
@@ -130,10 +138,12 @@ impl Endpoint {
         Failure::Misconfigured(format!("cannot connect to {host}:{port}: {TLS_THERE}").into())
     }
 
-    fn server_name(&self) -> Result<ServerName<'static>, String> {
+    fn server_name(&self) -> Result<ServerName<'static>, NotReached> {
         let name = self.namespace.as_str().trim_start_matches('[').trim_end_matches(']');
-        ServerName::try_from(name.to_owned())
-            .map_err(|error| format!("{name:?} is not a valid server name for TLS: {error}"))
+        ServerName::try_from(name.to_owned()).map_err(|error| {
+            let message = format!("{name:?} is not a valid server name for TLS: {error}");
+            NotReached::Passing(ConnectCause::Other, message)
+        })
     }
 
     /// The AMQP settings of this client's connections.

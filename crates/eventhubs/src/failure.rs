@@ -9,6 +9,7 @@ use ephor_core::ids::LogId;
 use ephor_core::source::SourceError;
 use ephor_wire::condition::{Class, Condition, MAX_TEXT, Refusal, source_error};
 
+use crate::connect_failure::ConnectFailure;
 use crate::credential::TokenError;
 
 /// The reason why an operation failed. It may be reported to many users at once, so it is cheap to clone.
@@ -16,8 +17,10 @@ use crate::credential::TokenError;
 pub(crate) enum Failure {
     /// The hub returned an error.
     Refused(Arc<Refusal>),
-    /// No answer: the connection was lost, or was never made.
+    /// No answer: the link or the connection was lost.
     Lost(Arc<str>),
+    /// No answer: the connection was never made.
+    NotConnected(Arc<ConnectFailure>),
     /// The hub was deleted and created again: its log is another one, whose sequence numbers have another
     /// meaning.
     Replaced(Arc<LogReplaced>),
@@ -78,14 +81,16 @@ impl Failure {
                 Self::refused(refusal(&error))
             }
             Closed::Failed(error) => Self::lost(format!("the connection failed: {}", refusal(&error))),
-            Closed::Lost(why) => Self::lost(format!("the connection was lost: {why}")),
+            Closed::Lost(why) | Closed::SpokeTls(why) => {
+                Self::lost(format!("the connection was lost: {why}"))
+            }
         }
     }
 
     pub(crate) fn class(&self) -> Class {
         match self {
             Self::Refused(refusal) => refusal.class(),
-            Self::Lost(_) => Class::Reopen,
+            Self::Lost(_) | Self::NotConnected(_) => Class::Reopen,
             Self::Misconfigured(_) | Self::Replaced(_) => Class::GiveUp,
         }
     }
@@ -93,7 +98,7 @@ impl Failure {
     pub(crate) fn condition(&self) -> Option<&Condition> {
         match self {
             Self::Refused(refusal) => Some(&refusal.condition),
-            Self::Lost(_) | Self::Misconfigured(_) | Self::Replaced(_) => None,
+            Self::Lost(_) | Self::NotConnected(_) | Self::Misconfigured(_) | Self::Replaced(_) => None,
         }
     }
 
@@ -102,6 +107,7 @@ impl Failure {
         match self {
             Self::Refused(refusal) => source_error(Arc::unwrap_or_clone(refusal)),
             Self::Lost(why) => SourceError::Unavailable(why.to_string().into()),
+            Self::NotConnected(failure) => SourceError::Unavailable(Arc::unwrap_or_clone(failure).into()),
             Self::Misconfigured(why) => SourceError::Misconfigured { message: why.to_string() },
             Self::Replaced(replaced) => SourceError::Unavailable(Arc::unwrap_or_clone(replaced).into()),
         }
@@ -113,6 +119,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Lost(why) | Self::Misconfigured(why) => f.write_str(why),
+            Self::NotConnected(failure) => failure.fmt(f),
             Self::Replaced(replaced) => replaced.fmt(f),
         }
     }

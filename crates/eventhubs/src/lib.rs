@@ -112,9 +112,10 @@
 //! | one connection and all links on it | `connection/` |
 //! | the rate limit for dials to one address | `dial_limit.rs` |
 //! | prefetch and flow control of a receiver | `delivery_queue.rs`, `credit.rs` |
-//! | failures and their classes | `failure.rs` |
+//! | failures and their classes | `failure.rs`, `connect_failure.rs` |
 
 mod client;
+mod connect_failure;
 mod connection;
 pub mod credential;
 mod credit;
@@ -129,6 +130,7 @@ mod receiver;
 mod tls;
 
 pub use client::EventHubs;
+pub use connect_failure::{ConnectCause, ConnectFailure};
 #[cfg(feature = "entra")]
 pub use credential::EntraId;
 pub use credential::{Credential, SharedKey, Token, TokenError, TokenKind};

@@ -21,6 +21,7 @@ mod open;
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub mod storage_account;
 #[cfg_attr(
     not(any(feature = "sqlite", feature = "postgres", feature = "azblob")),
     allow(dead_code, unused_imports)

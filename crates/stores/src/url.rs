@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::storage_account::{StorageAccount, field};
+
 /// The URL of a store. It shows no password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
@@ -32,7 +34,7 @@ impl FromStr for StoreUrl {
 
     fn from_str(text: &str) -> Result<Self, InvalidUrl> {
         let text = text.trim();
-        if is_connection_string(text) {
+        if StorageAccount::is_connection_string(text) {
             return Ok(Self::Blob(text.to_owned()));
         }
         let Some((scheme, rest)) = text.split_once(':') else {
@@ -109,7 +111,7 @@ fn without_password(url: &str) -> String {
 /// The account and the container, without credentials.
 fn without_key(text: &str) -> String {
     let is_url = text.trim_start().to_ascii_lowercase().starts_with("azblob:");
-    if !is_url && is_connection_string(text) {
+    if !is_url && StorageAccount::is_connection_string(text) {
         let account = field(text, "AccountName").unwrap_or("…");
         return format!("azblob://{account}/{}", field(text, "Container").unwrap_or(DEFAULT_CONTAINER));
     }
@@ -121,20 +123,6 @@ fn without_key(text: &str) -> String {
     }
     // A misplaced key is not shown.
     format!("azblob://{}", rest.rsplit('@').next().unwrap_or_default())
-}
-
-/// Whether a text has the form `AccountName=…;AccountKey=…`.
-pub(crate) fn is_connection_string(text: &str) -> bool {
-    ["AccountName", "BlobEndpoint", "UseDevelopmentStorage"].iter().any(|name| field(text, name).is_some())
-}
-
-/// A value of a connection string. The case of names is ignored.
-pub(crate) fn field<'a>(text: &'a str, wanted: &str) -> Option<&'a str> {
-    text.split(';').find_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        let value = value.trim();
-        (name.trim().eq_ignore_ascii_case(wanted) && !value.is_empty()).then_some(value)
-    })
 }
 
 #[cfg(test)]

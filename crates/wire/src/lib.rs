@@ -14,6 +14,7 @@
 //! | error conditions, and what a client does about them | [`condition`] |
 //! | the address of a hub, and the credential for it | [`connection_string`] |
 //! | keys, tokens and what they permit | [`sas`] |
+//! | the names of link properties and capabilities | [`names`] |
 
 pub mod address;
 pub mod annotations;
@@ -24,6 +25,7 @@ pub mod connection_string;
 pub mod exchange;
 pub mod management;
 pub mod message;
+pub mod names;
 mod quote;
 pub mod sas;
 pub mod selector;

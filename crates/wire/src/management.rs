@@ -14,13 +14,12 @@ use ephor_core::time::Timestamp;
 use crate::annotations::{signed, write_offset};
 use crate::condition::{Condition, Refusal, texts};
 use crate::exchange::{Request, RequestContent, RequestId, Response, write_request, write_response};
+use crate::names::{HUB_TYPE, PARTITION_TYPE};
 
 /// The time of the last event that the service reports for a partition that never had one: 0001-01-01.
 pub const NEVER: Timestamp = Timestamp(-62_135_596_800_000);
 
 const READ: &str = "READ";
-const HUB: &str = "com.microsoft:eventhub";
-const PARTITION: &str = "com.microsoft:partition";
 const OK: i32 = 200;
 
 /// The number of regions that keep the events. The Go SDK requires this field.
@@ -67,8 +66,8 @@ impl Query {
             _ => return Err(Refusal::new(Condition::ArgumentError, "The request names no hub.")),
         };
         match request.kind {
-            HUB => Ok(Self::Hub { hub }),
-            PARTITION => match request.partition.map(str::parse) {
+            HUB_TYPE => Ok(Self::Hub { hub }),
+            PARTITION_TYPE => match request.partition.map(str::parse) {
                 Some(Ok(partition)) => Ok(Self::Partition { hub, partition }),
                 _ => Err(Refusal::new(
                     Condition::ArgumentOutOfRange,
@@ -77,7 +76,7 @@ impl Query {
             },
             _ => Err(Refusal::new(
                 Condition::ArgumentError,
-                format!("The type is neither {HUB} nor {PARTITION}."),
+                format!("The type is neither {HUB_TYPE} nor {PARTITION_TYPE}."),
             )),
         }
     }
@@ -95,7 +94,7 @@ impl Query {
             Self::Hub { .. } => None,
             Self::Partition { partition, .. } => Some(partition.to_string()),
         };
-        let kind = if number.is_some() { PARTITION } else { HUB };
+        let kind = if number.is_some() { PARTITION_TYPE } else { HUB_TYPE };
         let mut texts = vec![("operation", READ), ("type", kind), ("name", self.hub().as_str())];
         texts.extend(number.as_deref().map(|number| ("partition", number)));
         texts.extend(token.map(|token| ("security_token", token)));
@@ -147,7 +146,7 @@ impl HubDescription {
             encode::string(into, "name");
             encode::string(into, self.hub.as_str());
             encode::string(into, "type");
-            encode::string(into, HUB);
+            encode::string(into, HUB_TYPE);
             encode::string(into, "created_at");
             encode::timestamp(into, self.created_at.0);
             encode::string(into, "partition_count");
@@ -194,7 +193,7 @@ impl PartitionDescription {
             encode::string(into, "name");
             encode::string(into, self.hub.as_str());
             encode::string(into, "type");
-            encode::string(into, PARTITION);
+            encode::string(into, PARTITION_TYPE);
             encode::string(into, "partition");
             encode::string(into, &partition.to_string());
             encode::string(into, "begin_sequence_number");

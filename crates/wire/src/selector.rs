@@ -14,6 +14,7 @@ use ephor_amqp::{Malformed, Reader, Value, encode};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::time::Timestamp;
 
+use crate::annotations::{ENQUEUED_TIME, OFFSET, SEQUENCE_NUMBER};
 use crate::quote::quoted;
 
 /// The filter's name in the map, and one of its descriptors.
@@ -29,9 +30,6 @@ pub const DESCRIPTOR_OF_NET: u64 = 0x0137_0000_000A;
 pub const MAX_SELECTOR_LENGTH: usize = 1024;
 
 const ANNOTATION: &str = "amqp.annotation.";
-const OFFSET: &str = "x-opt-offset";
-const SEQUENCE_NUMBER: &str = "x-opt-sequence-number";
-const ENQUEUED_TIME: &str = "x-opt-enqueued-time";
 const EARLIEST: &str = "-1";
 const LATEST: &str = "@latest";
 

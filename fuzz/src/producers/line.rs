@@ -13,6 +13,7 @@ use ephor_core::event::NewEvent;
 use ephor_wire::batch::MESSAGE_FORMAT;
 use ephor_wire::connection_string::{DEVELOPMENT_KEY, DEVELOPMENT_KEY_NAME};
 use ephor_wire::message;
+use ephor_wire::names::{IDEMPOTENT_PRODUCER, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE_NUMBER};
 use tokio::io::DuplexStream;
 use tokio::task::JoinSet;
 
@@ -54,11 +55,11 @@ impl Line {
         while !matches!(driver.next().await.expect("the connection lasts"), Event::Opened(_)) {}
         let session = driver.connection().begin().expect("a session");
         let mut attach = Attach::sender("numbered", format!("{HUB}/Partitions/0"));
-        attach.desired_capabilities = Some(Encoded::symbols(["com.microsoft:idempotent-producer"]));
+        attach.desired_capabilities = Some(Encoded::symbols([IDEMPOTENT_PRODUCER]));
         attach.properties = Some(Encoded::map([
-            ("com.microsoft:producer-id", Value::Long(producer)),
-            ("com.microsoft:producer-epoch", Value::Short(0)),
-            ("com.microsoft:producer-sequence-number", Value::Int(-1)),
+            (PRODUCER_ID, Value::Long(producer)),
+            (PRODUCER_EPOCH, Value::Short(0)),
+            (PRODUCER_SEQUENCE_NUMBER, Value::Int(-1)),
         ]));
         let link = driver.connection().attach(session, attach).expect("a link");
         let mut line = Self {
@@ -73,9 +74,7 @@ impl Line {
             attached: 0,
         };
         let told = line.attached(link).await.properties.expect("the properties of the producer");
-        let Some(Value::Int(last)) = told.get("com.microsoft:producer-sequence-number") else {
-            panic!("{told:?}")
-        };
+        let Some(Value::Int(last)) = told.get(PRODUCER_SEQUENCE_NUMBER) else { panic!("{told:?}") };
         line.last_told = last;
         while line.driver.connection().credit(link) == 0 {
             line.next().await;
@@ -105,7 +104,7 @@ impl Line {
         let mut event = Vec::new();
         encode::described(&mut event, 0x72);
         let map = encode::begin(&mut event);
-        encode::symbol(&mut event, "com.microsoft:producer-sequence-number");
+        encode::symbol(&mut event, PRODUCER_SEQUENCE_NUMBER);
         encode::int(&mut event, number);
         encode::end_map(&mut event, map, 1);
         let body = NewEvent::new(format!("{}/{number}", self.producer));

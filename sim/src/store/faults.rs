@@ -1,9 +1,9 @@
 //! The faults of the network between a machine and the store, and their effect on one call.
 
+use ephor_core::store::StoreMethod;
 use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
-use super::StoreCall;
 use crate::faults::{FaultKind, Latency, happens};
 use crate::network::CallFate;
 
@@ -110,12 +110,12 @@ impl StoreFaults {
         }
     }
 
-    pub(super) fn fate(&self, random: &mut Rng, call: StoreCall) -> CallFate {
+    pub(super) fn fate(&self, random: &mut Rng, call: StoreMethod) -> CallFate {
         let slow = happens(random, self.slow);
         let request_delay = if slow { self.slow_latency } else { self.latency }.draw(random);
         let slow_answer = happens(random, self.slow_answer);
         let answer_delay = if slow_answer { self.slow_answer_latency } else { self.latency }.draw(random);
-        let unseen = self.blind && matches!(call, StoreCall::View | StoreCall::Heartbeat);
+        let unseen = self.blind && matches!(call, StoreMethod::View | StoreMethod::Heartbeat);
         let mut fault = unseen.then_some(FaultKind::LostRequest);
         for (kind, probability) in [
             (FaultKind::LostRequest, self.lost_request),
@@ -125,7 +125,7 @@ impl StoreFaults {
             (FaultKind::Throttled, self.throttled),
             (FaultKind::Conflict, self.conflict),
         ] {
-            let applies = kind != FaultKind::Conflict || call == StoreCall::Claim;
+            let applies = kind != FaultKind::Conflict || call == StoreMethod::Claim;
             if happens(random, probability) && applies {
                 fault = fault.or(Some(kind));
             }

@@ -13,13 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor_core::BoxFuture;
-use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
-use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::lease::ClaimRequest;
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreError, StoreFuture, View,
+    Claim, DesiredState, Store, StoreError, StoreFuture, StoreLayer, StoreMethod, StoreRequest,
 };
 use fastrand::Rng;
 
@@ -29,26 +27,6 @@ use crate::network::transmit;
 pub use faults::StoreFaults;
 pub(crate) use observed::ObservedStore;
 
-/// The methods of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "named after the methods")]
-pub enum StoreCall {
-    Groups,
-    Found,
-    View,
-    Heartbeat,
-    Retire,
-    Order,
-    Claim,
-    Renew,
-    Transfer,
-    Release,
-    Save,
-    Seek,
-    History,
-    Changed,
-}
-
 /// One machine's connection to a store.
 pub struct FaultyStore {
     handle: Handle,
@@ -56,7 +34,7 @@ pub struct FaultyStore {
     faults: Arc<Mutex<StoreFaults>>,
     /// The faults of all hosts.
     common: Arc<Mutex<StoreFaults>>,
-    observer: FaultObserver<StoreCall>,
+    observer: FaultObserver<StoreMethod>,
     /// Called with every heartbeat when it is sent.
     on_heartbeat: Arc<dyn Fn(&HostRecord) + Send + Sync>,
     /// The most that one way takes on top of everything else.
@@ -83,7 +61,7 @@ impl FaultyStore {
     }
 
     /// Calls `observer` with every fault.
-    pub fn with_observer(self, observer: FaultObserver<StoreCall>) -> Self {
+    pub fn with_observer(self, observer: FaultObserver<StoreMethod>) -> Self {
         Self { observer, ..self }
     }
 
@@ -118,7 +96,7 @@ impl FaultyStore {
     /// Sends a call. `apply` takes the store and owns all it needs.
     fn call<'a, T, F>(
         &'a self,
-        call: StoreCall,
+        call: StoreMethod,
         partition: Option<PartitionId>,
         apply: impl FnOnce(Arc<dyn Store>, Option<FaultKind>) -> F + Send + 'a,
     ) -> StoreFuture<'a, T>
@@ -153,112 +131,32 @@ impl std::fmt::Debug for FaultyStore {
     }
 }
 
-impl Store for FaultyStore {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+impl StoreLayer for FaultyStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
-        self.call(StoreCall::Groups, None, |store, _| async move { store.groups().await })
-    }
-
-    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
-        let (group, origin) = (group.clone(), origin.clone());
-        self.call(StoreCall::Found, None, |store, _| async move { store.init_group(&group, &origin).await })
-    }
-
-    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
-        let group = group.clone();
-        self.call(StoreCall::View, None, |store, _| async move { store.view(&group).await })
+    fn forward<T: Send + 'static>(&self, request: StoreRequest<T>) -> StoreFuture<'_, T> {
+        self.call(
+            request.method(),
+            request.partition(),
+            |store, _| async move { request.send(&*store).await },
+        )
     }
 
     fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
         (self.on_heartbeat)(record);
-        let (group, record) = (group.clone(), record.clone());
-        self.call(
-            StoreCall::Heartbeat,
-            None,
-            |store, _| async move { store.heartbeat(&group, &record).await },
-        )
-    }
-
-    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
-        let (group, host) = (group.clone(), host.clone());
-        self.call(StoreCall::Retire, None, |store, _| async move { store.retire(&group, &host).await })
-    }
-
-    fn set_desired_state<'a>(
-        &'a self,
-        group: &'a GroupId,
-        host: &'a HostId,
-        desired: DesiredState,
-    ) -> StoreFuture<'a, bool> {
-        let (group, host) = (group.clone(), host.clone());
-        self.call(StoreCall::Order, None, move |store, _| async move {
-            store.set_desired_state(&group, &host, desired).await
-        })
+        self.forward(StoreRequest::heartbeat(group, record))
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
         let (group, request) = (group.clone(), request.clone());
-        self.call(StoreCall::Claim, Some(request.partition), |store, fault| async move {
+        self.call(StoreMethod::Claim, Some(request.partition), |store, fault| async move {
             if fault == Some(FaultKind::Conflict) {
                 let view = store.view(&group).await?;
                 return Ok(Claim::Lost { holder: view.lease(request.partition).cloned() });
             }
             store.claim(&group, &request).await
-        })
-    }
-
-    fn renew<'a>(
-        &'a self,
-        group: &'a GroupId,
-        duration: Duration,
-        tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
-        let (group, tokens) = (group.clone(), tokens.to_vec());
-        self.call(StoreCall::Renew, None, move |store, _| async move {
-            store.renew(&group, duration, &tokens).await
-        })
-    }
-
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
-        let (group, request) = (group.clone(), request.clone());
-        self.call(StoreCall::Transfer, Some(request.token.partition), |store, _| async move {
-            store.transfer(&group, &request).await
-        })
-    }
-
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
-        let (group, request) = (group.clone(), request.clone());
-        self.call(StoreCall::Release, Some(request.token.partition), |store, _| async move {
-            store.release(&group, &request).await
-        })
-    }
-
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
-        let (group, request) = (group.clone(), request.clone());
-        self.call(StoreCall::Save, Some(request.token.partition), |store, _| async move {
-            store.save(&group, &request).await
-        })
-    }
-
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
-        let (group, request) = (group.clone(), request.clone());
-        self.call(StoreCall::Seek, Some(request.partition), |store, _| async move {
-            store.seek(&group, &request).await
-        })
-    }
-
-    fn history<'a>(
-        &'a self,
-        group: &'a GroupId,
-        partition: Option<PartitionId>,
-        max: usize,
-    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        let group = group.clone();
-        self.call(StoreCall::History, partition, move |store, _| async move {
-            store.history(&group, partition, max).await
         })
     }
 
@@ -269,7 +167,7 @@ impl Store for FaultyStore {
             while !self.undelivered(|undelivered| undelivered.contains(&key)) {
                 self.inner.changed(group, host).await;
                 if self.draw(|random| happens(random, self.faults().lost_notification)) {
-                    (self.observer)(FaultKind::LostNotification, StoreCall::Changed, None);
+                    (self.observer)(FaultKind::LostNotification, StoreMethod::Changed, None);
                 } else {
                     // Kept until it is received: dropping this future and asking again misses nothing.
                     self.undelivered(|undelivered| undelivered.insert(key.clone()));

@@ -5,15 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ephor::memory::StoreEvent;
-use ephor_core::BoxFuture;
 use ephor_core::epoch::Epoch;
 use ephor_core::history::{ChangeReason, OwnershipChange};
-use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreFuture, View,
+    Claim, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, StoreFuture, StoreLayer,
+    StoreRequest,
 };
 use ephor_core::time::Clock;
 
@@ -57,38 +55,9 @@ impl ObservedStore {
     }
 }
 
-impl Store for ObservedStore {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
-        self.inner.groups()
-    }
-
-    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
-        self.inner.init_group(group, origin)
-    }
-
-    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
-        self.inner.view(group)
-    }
-
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
-        self.inner.heartbeat(group, record)
-    }
-
-    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
-        self.inner.retire(group, host)
-    }
-
-    fn set_desired_state<'a>(
-        &'a self,
-        group: &'a GroupId,
-        host: &'a HostId,
-        desired: DesiredState,
-    ) -> StoreFuture<'a, bool> {
-        self.inner.set_desired_state(group, host, desired)
+impl StoreLayer for ObservedStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
     fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
@@ -107,9 +76,10 @@ impl Store for ObservedStore {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
+        limit: Option<Duration>,
     ) -> StoreFuture<'a, Vec<Renewal>> {
         Box::pin(async move {
-            let answers = self.inner.renew(group, duration, tokens).await?;
+            let answers = self.forward(StoreRequest::renew(group, duration, tokens, limit)).await?;
             for (token, answer) in tokens.iter().zip(&answers) {
                 if *answer == Renewal::Renewed {
                     (self.on_step)(&StoreEvent::Renewed { token: token.clone() });
@@ -164,18 +134,5 @@ impl Store for ObservedStore {
             }
             Ok(answer)
         })
-    }
-
-    fn history<'a>(
-        &'a self,
-        group: &'a GroupId,
-        partition: Option<PartitionId>,
-        max: usize,
-    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.inner.history(group, partition, max)
-    }
-
-    fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
-        self.inner.changed(group, host)
     }
 }

@@ -10,11 +10,13 @@ use ephor_core::host_record::{HostRecord, HostState, HostStatistics};
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, TransferRequest};
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{Claim, DesiredState, Renewal, Save, SaveRequest, Store, StoreError, View};
+use ephor_core::store::{
+    Claim, DesiredState, Renewal, Save, SaveRequest, Store, StoreError, StoreMethod, View,
+};
 use ephor_core::time::Monotonic;
 use futures_util::future::{Either, select};
 
-use super::{FaultyStore, StoreCall, StoreFaults};
+use super::{FaultyStore, StoreFaults};
 use crate::executor::{Executor, Handle, Machine};
 use crate::faults::{FaultKind, Latency};
 
@@ -22,7 +24,7 @@ const P: PartitionId = PartitionId(3);
 const LEASE: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 
-type Seen = Arc<Mutex<Vec<(FaultKind, StoreCall, Option<PartitionId>)>>>;
+type Seen = Arc<Mutex<Vec<(FaultKind, StoreMethod, Option<PartitionId>)>>>;
 
 struct Rig {
     executor: Executor,
@@ -64,7 +66,7 @@ impl Rig {
         })
     }
 
-    fn seen(&self) -> Vec<(FaultKind, StoreCall, Option<PartitionId>)> {
+    fn seen(&self) -> Vec<(FaultKind, StoreMethod, Option<PartitionId>)> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -111,7 +113,7 @@ fn a_lost_request_is_not_applied_and_never_answered() {
     assert!(rig.claim().is_none());
     rig.executor.run_for(600 * SECOND);
     assert_eq!(owner(&rig.truth()), None);
-    assert_eq!(rig.seen(), [(FaultKind::LostRequest, StoreCall::Claim, Some(P))]);
+    assert_eq!(rig.seen(), [(FaultKind::LostRequest, StoreMethod::Claim, Some(P))]);
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn a_lost_response_is_applied_and_never_answered() {
     let mut rig = rig(StoreFaults { lost_response: 1.0, ..Default::default() });
     assert!(rig.claim().is_none());
     assert_eq!(owner(&rig.truth()), Some(host()));
-    assert_eq!(rig.seen(), [(FaultKind::LostResponse, StoreCall::Claim, Some(P))]);
+    assert_eq!(rig.seen(), [(FaultKind::LostResponse, StoreMethod::Claim, Some(P))]);
 }
 
 #[test]
@@ -129,7 +131,7 @@ fn a_store_that_hangs_carries_everything_out_when_it_hangs_no_more() {
     assert_eq!(owner(&rig.truth()), None);
     rig.executor.run_for(6 * SECOND);
     assert_eq!(owner(&rig.truth()), Some(host()));
-    assert_eq!(rig.seen(), [(FaultKind::Slow, StoreCall::Claim, Some(P))]);
+    assert_eq!(rig.seen(), [(FaultKind::Slow, StoreMethod::Claim, Some(P))]);
     assert!(rig.faults.lock().unwrap().is_bad());
 }
 
@@ -158,7 +160,7 @@ fn a_conflict_applies_nothing_and_names_the_holder() {
     assert!(matches!(lost, Some(Ok(Claim::Lost { holder: Some(lease) })) if lease.owner == Some(host())));
     let store = rig.store.clone();
     assert_eq!(rig.executor.run(async move { store.view(&group()).await.unwrap().leases.len() }), 1);
-    assert_eq!(rig.seen(), [(FaultKind::Conflict, StoreCall::Claim, Some(P)); 2]);
+    assert_eq!(rig.seen(), [(FaultKind::Conflict, StoreMethod::Claim, Some(P)); 2]);
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn a_slow_write_lands_after_its_caller_gave_up() {
     assert_eq!(owner(&rig.truth()), None);
     rig.executor.run_for(10 * SECOND);
     assert_eq!(owner(&rig.truth()), Some(host()));
-    assert_eq!(rig.seen(), [(FaultKind::Slow, StoreCall::Claim, Some(P))]);
+    assert_eq!(rig.seen(), [(FaultKind::Slow, StoreMethod::Claim, Some(P))]);
 }
 
 #[test]
@@ -277,7 +279,7 @@ fn a_wake_up_call_may_be_lost() {
         wake(&inner, PartitionId(4)).await;
         store.changed(&group, &host).await;
     });
-    assert_eq!(rig.seen(), [(FaultKind::LostNotification, StoreCall::Changed, None)]);
+    assert_eq!(rig.seen(), [(FaultKind::LostNotification, StoreMethod::Changed, None)]);
 }
 
 #[test]

@@ -104,18 +104,10 @@ pub enum Closed {
     ByUs,
     /// The peer violated the protocol, and was told so; or a server refused our credentials.
     Failed(Error),
-    /// The transport ended before the protocol did, or the peer does not speak AMQP.
+    /// The transport ended before the protocol did, or the peer speaks neither AMQP nor TLS.
     Lost(String),
-}
-
-/// The end of the text of [`Closed::Lost`] if the peer began with TLS in place of AMQP.
-pub(super) const LOOKS_LIKE_TLS: &str = ", which looks like TLS";
-
-impl Closed {
-    /// True if the peer began with TLS where plain AMQP was expected.
-    pub fn peer_speaks_tls(&self) -> bool {
-        matches!(self, Self::Lost(why) if why.ends_with(LOOKS_LIKE_TLS))
-    }
+    /// The peer began with TLS where plain AMQP was expected.
+    SpokeTls(String),
 }
 
 /// A received message.

@@ -4,7 +4,7 @@
 //! Python SDK fail.
 
 use super::dispatch::{Handled, Step, Violation};
-use super::event::{Closed, Event, LOOKS_LIKE_TLS};
+use super::event::{Closed, Event};
 use super::{ClientSasl, Connection, Phase, Side};
 use crate::frame::{MIN_MAX_FRAME_SIZE, Protocol, TYPE_AMQP, TYPE_SASL};
 use crate::performative::{
@@ -66,9 +66,10 @@ impl Connection {
     fn not_amqp(&mut self, header: [u8; 8]) -> Step {
         self.phase = Phase::Closed;
         self.input.clear();
+        // A TLS record with a handshake or an alert, of any version.
+        let tls = matches!(header, [0x16 | 0x15, 3, ..]);
         let guess = match header {
-            // A TLS record with a handshake or an alert, of any version.
-            [0x16 | 0x15, 3, ..] => LOOKS_LIKE_TLS,
+            _ if tls => ", which looks like TLS",
             [b'G', b'E', b'T', b' ', ..] | [b'P', b'O', b'S', b'T', ..] | [b'H', b'T', b'T', b'P', ..] => {
                 ", which looks like HTTP"
             }
@@ -76,7 +77,7 @@ impl Connection {
             _ => "",
         };
         let why = format!("the peer began with \"{}\"{guess}", header.escape_ascii());
-        Step::Event(Event::Closed(Closed::Lost(why)))
+        Step::Event(Event::Closed(if tls { Closed::SpokeTls(why) } else { Closed::Lost(why) }))
     }
 
     pub(super) fn on_sasl(&mut self, frame: Sasl) -> Handled<Option<Event>> {

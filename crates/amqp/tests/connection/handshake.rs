@@ -95,7 +95,7 @@ fn everything_may_come_at_once() {
 fn a_peer_of_another_protocol_gets_the_right_header_and_the_end() {
     for wrong in [&b"GET / HTTP/1.1\r\n"[..], b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01", b"X"] {
         let (mut server, events) = raw::server(config("s"), &[wrong]);
-        assert!(matches!(events[..], [Event::Closed(Closed::Lost(_))]), "{wrong:?}");
+        assert!(matches!(events[..], [Event::Closed(Closed::Lost(_) | Closed::SpokeTls(_))]), "{wrong:?}");
         assert_eq!(server.output(), Protocol::Amqp.header());
         assert!(raw::feed(&mut server, &[b"more"]).is_empty(), "nothing after it is read");
         assert!(!server.wants_input());
@@ -206,7 +206,9 @@ fn what_a_peer_speaks_instead_is_guessed() {
         (b"........", "\"........\""),
     ] {
         let (_, events) = raw::server(config("s"), &[sent]);
-        assert_eq!(events, [Event::Closed(Closed::Lost(format!("the peer began with {guess}")))]);
+        let why = format!("the peer began with {guess}");
+        let closed = if sent[0] == 0x16 { Closed::SpokeTls(why) } else { Closed::Lost(why) };
+        assert_eq!(events, [Event::Closed(closed)]);
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use ephor::admin::{Admin, SeekMode, SeekOutcome, SeekStep, SeekTo};
 use ephor_core::BoxError;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
+use time::{Date, Month};
 
 use super::arguments::Seek;
 use super::group::position;
@@ -23,18 +25,31 @@ impl FromStr for Aim {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            "write earliest, latest, seq:N, offset:TEXT, time:2026-08-21T12:00:00Z, or by:-500 for 500 events back"
-                .to_owned()
-        };
         Ok(Self(match text.split_once(':') {
             None if text == "earliest" => SeekTo::Earliest,
             None if text == "latest" => SeekTo::Latest,
-            Some(("seq", number)) => SeekTo::Sequence(SequenceNumber(number.parse().map_err(|_| wrong())?)),
-            Some(("offset", offset)) if !offset.is_empty() => SeekTo::Offset(Offset::new(offset)),
-            Some(("time", time)) => SeekTo::Time(parse_time(time).ok_or_else(wrong)?),
-            Some(("by", events)) => SeekTo::By(events.parse().map_err(|_| wrong())?),
-            _ => return Err(wrong()),
+            Some(("seq", number)) => SeekTo::Sequence(SequenceNumber(number.parse().map_err(|_| {
+                format!("{number:?} is not a sequence number: write a whole number, such as seq:500")
+            })?)),
+            Some(("offset", "")) => {
+                return Err(
+                    "the offset is empty: write the text of an event's offset, such as offset:4096".into()
+                );
+            }
+            Some(("offset", offset)) => SeekTo::Offset(Offset::new(offset)),
+            Some(("time", time)) => SeekTo::Time(
+                parse_time(time).map_err(|problem| format!("{time:?} is not a time: {problem}; {TIMES}"))?,
+            ),
+            Some(("by", events)) => SeekTo::By(events.parse().map_err(|_| {
+                format!(
+                    "{events:?} is not a number of events: write by:-500 for 500 events back, by:500 ahead"
+                )
+            })?),
+            _ => {
+                return Err(format!(
+                    "write earliest, latest, seq:N, offset:TEXT, time:{EXAMPLE}, or by:-500 for 500 events back"
+                ));
+            }
         }))
     }
 }
@@ -123,49 +138,51 @@ pub(crate) fn who() -> String {
     user.map_or_else(|_| "ephor".into(), |user| format!("{user} by ephor"))
 }
 
+const EXAMPLE: &str = "2026-08-21T12:00:00Z";
+const TIMES: &str = "write it in UTC, as 2026-08-21T12:00:00.5Z, 2026-08-21T12:00Z or 2026-08-21";
+
 /// Parses `2026-08-21T12:00:00.5Z`; seconds and their fraction may be left out, and so may the time of day.
-fn parse_time(text: &str) -> Option<Timestamp> {
+/// The error says what is wrong.
+fn parse_time(text: &str) -> Result<Timestamp, &'static str> {
     let (date, time) = match text.split_once('T') {
-        Some((date, time)) => (date, time.strip_suffix('Z')?),
+        Some((date, time)) => (date, time.strip_suffix('Z').ok_or("it does not end in Z")?),
         None => (text, "00:00"),
     };
-    let number = |text: &str, range: std::ops::RangeInclusive<i64>| {
-        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse().ok().filter(|number| digits && range.contains(number))
+    let [year, month, day] = numbers(date, '-')[..] else { return Err("the date is not YEAR-MONTH-DAY") };
+    let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let (hour, minute, second) = match numbers(time, ':')[..] {
+        [hour, minute] if fraction.is_empty() => (hour, minute, 0),
+        [hour, minute, second] => (hour, minute, second),
+        _ => return Err("the time of day is not HOUR:MINUTE or HOUR:MINUTE:SECOND"),
     };
-    let mut date = date.splitn(3, '-');
-    let year = number(date.next()?, 1970..=9999)?;
-    let month = number(date.next()?, 1..=12)?;
-    let day = number(date.next()?, 1..=days_in(year, month))?;
-    let mut time = time.splitn(3, ':');
-    let hour = number(time.next()?, 0..=23)?;
-    let minute = number(time.next()?, 0..=59)?;
-    let (second, part) = match time.next() {
-        Some(seconds) => seconds.split_once('.').unwrap_or((seconds, "0")),
-        None => ("0", "0"),
-    };
-    let second = number(second, 0..=59)?;
-    let millis = number(&format!("{part:0<3}")[..3], 0..=999)?;
-    let days = days_before(year) + (1..month).map(|month| days_in(year, month)).sum::<i64>() + day - 1;
-    Some(Timestamp((((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000 + millis))
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-/// The days from 1970-01-01 to the first day of this year.
-fn days_before(year: i64) -> i64 {
-    (1970..year).map(|year| if is_leap(year) { 366 } else { 365 }).sum()
-}
-
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("the fraction of the second has something other than digits");
     }
+    let millisecond = format!("{fraction:0<3}")[..3].parse().unwrap_or(0);
+    if !(1970..=9999).contains(&year) {
+        return Err("the year is not between 1970 and 9999");
+    }
+    let month = small(month).and_then(|month| Month::try_from(month).ok()).ok_or("there is no such month")?;
+    let date = small(day).and_then(|day| Date::from_calendar_date(year.into(), month, day).ok());
+    let date = date.ok_or("the month has no such day")?;
+    let (Some(hour), Some(minute), Some(second)) = (small(hour), small(minute), small(second)) else {
+        return Err(NO_SUCH_TIME);
+    };
+    let time = date.with_hms_milli(hour, minute, second, millisecond).map_err(|_| NO_SUCH_TIME)?.assume_utc();
+    Ok(SystemTime::from(time).into())
+}
+
+const NO_SUCH_TIME: &str = "the day has no such time";
+
+/// The numbers between separators; none if anything else is there.
+fn numbers(text: &str, separator: char) -> Vec<u16> {
+    let digits = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let number = |part: &str| Some(part).filter(digits)?.parse().ok();
+    text.split(separator).map(number).collect::<Option<Vec<u16>>>().unwrap_or_default()
+}
+
+fn small(number: u16) -> Option<u8> {
+    number.try_into().ok()
 }
 
 #[cfg(test)]
@@ -185,10 +202,19 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Aim(aim)), "{text}");
         }
-        for text in
-            ["", "soon", "seq:", "seq:-1", "offset:", "by:x", "time:yesterday", "time:2026-02-30", "seq"]
-        {
-            assert!(text.parse::<Aim>().is_err(), "{text}");
+        for (text, words) in [
+            ("", "write earliest, latest"),
+            ("soon", "write earliest, latest"),
+            ("seq", "write earliest, latest"),
+            ("seq:", "\"\" is not a sequence number"),
+            ("seq:-1", "\"-1\" is not a sequence number"),
+            ("offset:", "the offset is empty"),
+            ("by:x", "\"x\" is not a number of events"),
+            ("time:yesterday", "\"yesterday\" is not a time"),
+            ("time:2026-02-30", "the month has no such day; write it in UTC"),
+        ] {
+            let error = text.parse::<Aim>().expect_err(text);
+            assert!(error.contains(words), "{text}: {error}");
         }
     }
 
@@ -216,10 +242,29 @@ mod tests {
         ] {
             assert_eq!(parse_time(text).unwrap().to_string(), full);
         }
-        for text in
-            ["2026-08-21T12:00", "2026-13-01", "2026-8-+1", "2026-08-21T24:00Z", "2026-08-21T12:00:07.Z5"]
-        {
-            assert_eq!(parse_time(text), None, "{text}");
+        for (text, words) in [
+            ("2026-08-21T12:00", "end in Z"),
+            ("2026-08-21T12:00:07.Z5", "end in Z"),
+            ("2026-08-21T12:00+02:00", "end in Z"),
+            ("yesterday", "YEAR-MONTH-DAY"),
+            ("", "YEAR-MONTH-DAY"),
+            ("2026-08", "YEAR-MONTH-DAY"),
+            ("2026-8-+1", "YEAR-MONTH-DAY"),
+            ("99999-01-01", "YEAR-MONTH-DAY"),
+            ("1969-12-31", "between 1970 and 9999"),
+            ("2026-13-01", "no such month"),
+            ("2026-256-01", "no such month"),
+            ("2026-02-29", "no such day"),
+            ("2026-08-00", "no such day"),
+            ("10000-01-01", "between 1970 and 9999"),
+            ("2026-08-21T12Z", "HOUR:MINUTE"),
+            ("2026-08-21T12:00.5Z", "HOUR:MINUTE"),
+            ("2026-08-21T24:00Z", "no such time"),
+            ("2026-08-21T12:00:60Z", "no such time"),
+            ("2026-08-21T12:00:07.äZ", "fraction"),
+        ] {
+            let problem = parse_time(text).expect_err(text);
+            assert!(problem.contains(words), "{text}: {problem}");
         }
     }
 }

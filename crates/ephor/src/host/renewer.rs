@@ -191,29 +191,13 @@ fn report_unknown(reporter: &Reporter, errors: &[HostError]) {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use ephor_core::ids::GroupId;
+    use ephor_testkit::CapturedLog;
 
     use super::*;
     use crate::options::ErrorHandler;
-
-    /// Collects the log.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn a_thousand_unknown_leases_reach_the_handler_and_are_one_line_in_the_log() {
@@ -238,11 +222,8 @@ mod tests {
         };
         let reporter =
             Reporter::new(group, "host#0123456789abcdef".parse().unwrap(), Some(ErrorHandler::new(handler)));
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-        tracing::subscriber::with_default(log.finish(), || report_unknown(&reporter, &errors));
-        let logged = lines.0.lock().unwrap().iter().filter(|byte| **byte == b'\n').count();
-        assert_eq!((reported.load(Ordering::SeqCst), logged), (1_000, 1));
+        let log = CapturedLog::of_this_thread();
+        report_unknown(&reporter, &errors);
+        assert_eq!((reported.load(Ordering::SeqCst), log.take().len()), (1_000, 1));
     }
 }

@@ -1,5 +1,5 @@
 //! The memory store passes the conformance suite: with and without wake-ups, on a manual clock and
-//! on the machine's own.
+//! on the machine's own, and through a layer that forwards every call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,6 +10,7 @@ use ephor::memory::MemoryStore;
 use ephor_core::BoxFuture;
 use ephor_core::store::Store;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
+use ephor_testkit::CountingStore;
 use ephor_testkit::conformance::store::StoreFixture;
 
 /// A clock that stands still unless it is set forward.
@@ -45,6 +46,11 @@ impl MemoryFixture {
 
     fn without_wakes() -> Self {
         Self::new(MemoryStore::without_wakes)
+    }
+
+    fn through_a_layer() -> Self {
+        let Self { clock, store } = Self::with_wakes();
+        Self { clock, store: Arc::new(CountingStore::new(store)) }
     }
 }
 
@@ -82,6 +88,11 @@ mod with_wakes {
 mod without_wakes {
     use super::*;
     ephor_testkit::store_conformance!(MemoryFixture::without_wakes());
+}
+
+mod through_a_layer {
+    use super::*;
+    ephor_testkit::store_conformance!(MemoryFixture::through_a_layer());
 }
 
 mod in_real_time {

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use ephor_amqp::connection::LinkId;
 use ephor_amqp::performative::{Attach, Error, ReceiverSettles, SenderSettles, Target, condition};
 use ephor_amqp::{Encoded, Value};
+use ephor_wire::names::{EPOCH, RECEIVER_NAME, RUNTIME_METRICS};
 
 use super::sessions::Kind;
 use super::task::{Owner, Task};
@@ -11,10 +12,6 @@ use super::tokens::Waiter;
 use super::{LinkKey, ReceiverSpec};
 use crate::delivery_queue::DeliveryQueueWriter;
 use crate::failure::Failure;
-
-const EPOCH: &str = "com.microsoft:epoch";
-const RECEIVER_NAME: &str = "com.microsoft:receiver-name";
-const RUNTIME_METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
 
 /// The state of a receiver link, from the command to its end.
 pub(super) struct ReceiverLink {

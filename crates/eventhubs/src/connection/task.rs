@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_amqp::Connection;
-use ephor_amqp::connection::{ClientSasl, Delivery, Event, LinkId, SessionId};
+use ephor_amqp::connection::{ClientSasl, Closed, Delivery, Event, LinkId, SessionId};
 use ephor_amqp::driver::Driver;
 use ephor_amqp::performative::{Attach, Error, Outcome};
 use futures_util::StreamExt;
@@ -232,7 +232,7 @@ impl Task {
             Event::Settled { link, first, last, outcome } => self.on_settled(link, (first, last), outcome),
             Event::Window { .. } | Event::Room => self.pump_everything(),
             Event::Ended { session, .. } => self.sessions.ended(session),
-            Event::Closed(closed) if closed.peer_speaks_tls() => {
+            Event::Closed(Closed::SpokeTls(_)) => {
                 return Some(self.lifecycle.confirm_mismatch(self.endpoint.wants_tls()));
             }
             Event::Closed(closed) => return Some(Failure::of_closed(closed)),

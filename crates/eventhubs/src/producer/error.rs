@@ -3,6 +3,7 @@
 use ephor_wire::batch::Refused;
 use ephor_wire::condition::Refusal;
 
+use crate::connect_failure::ConnectFailure;
 use crate::failure::Failure;
 
 /// A send that failed.
@@ -13,6 +14,7 @@ pub struct SendError {
     /// be stored, too, if they have other keys: sending again from here loses nothing.
     pub sent: usize,
     /// The cause.
+    #[source]
     pub failure: SendFailure,
 }
 
@@ -43,19 +45,29 @@ pub enum SendFailure {
         attempts: u32,
         /// The failure of the last attempt.
         last: String,
+        /// The cause of that failure, if there was no connection.
+        #[source]
+        connect: Option<ConnectFailure>,
     },
 }
 
 impl SendFailure {
     pub(super) fn gone() -> Self {
-        Self::Unavailable { attempts: 0, last: "the runtime of the producer is shut down".into() }
+        let last = "the runtime of the producer is shut down".into();
+        Self::Unavailable { attempts: 0, last, connect: None }
     }
 
     pub(super) fn of(failure: &Failure, attempts: u32, gives_up: bool) -> Self {
         match failure {
             Failure::Refused(refusal) if gives_up => Self::Refused(Refusal::clone(refusal)),
             Failure::Misconfigured(why) => Self::Misconfigured(why.to_string()),
-            other => Self::Unavailable { attempts, last: other.to_string() },
+            other => {
+                let connect = match other {
+                    Failure::NotConnected(failure) => Some(ConnectFailure::clone(failure)),
+                    _ => None,
+                };
+                Self::Unavailable { attempts, last: other.to_string(), connect }
+            }
         }
     }
 }

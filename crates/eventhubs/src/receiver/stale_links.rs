@@ -29,7 +29,7 @@ impl StaleLinks {
     /// A link failed or ended; if the hub did not end it, the hub may not know.
     pub(super) fn note_failure(&mut self, failure: &Failure) {
         let reclassified = std::mem::take(&mut self.reclassified);
-        if matches!(failure, Failure::Lost(_)) && !reclassified {
+        if matches!(failure, Failure::Lost(_) | Failure::NotConnected(_)) && !reclassified {
             self.left = (self.left + 1).min(MAX_STALE_LINKS);
         }
     }

@@ -136,7 +136,7 @@ async fn attempts_are_bounded_and_the_last_reason_is_returned() {
     let peer = hub(|_| busy()).await;
     let producer = peer.client(Options { attempts: 3, ..quick() }).producer();
     let error = within(20, producer.send(event(0))).await.unwrap_err();
-    let SendFailure::Unavailable { attempts: 3, last } = &error.failure else { panic!("{error:?}") };
+    let SendFailure::Unavailable { attempts: 3, last, .. } = &error.failure else { panic!("{error:?}") };
     assert!(last.contains("server-busy"), "{last}");
     assert_eq!(peer.seen(|seen| seen.messages), 3);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ephor::environment::SystemClock;
 use ephor_core::time::Monotonic;
+use ephor_testkit::CapturedLog;
 use futures_util::FutureExt;
 
 use super::*;
@@ -295,74 +296,48 @@ fn whoever_keeps_next_to_nothing_goes_on_when_nothing_is_left_for_anybody() {
     assert!(!honest.admit(500 * KIB));
 }
 
-/// The log output as text.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Lines {
-    fn take(&self) -> Vec<String> {
-        let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
-        text.lines().map(str::to_owned).collect()
-    }
-}
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn it_is_logged_once_that_memory_is_used_up_and_once_that_there_is_room() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-    tracing::subscriber::with_default(log.finish(), || {
-        let (_budget, mut one, mut other) = nearly_full();
-        assert_eq!(lines.take(), [""; 0]);
+    let lines = CapturedLog::of_this_thread();
+    let (_budget, mut one, mut other) = nearly_full();
+    assert_eq!(lines.take(), [""; 0]);
+    one.report(keeps(700 * KIB));
+    let said = lines.take();
+    assert!(said.len() == 1 && said[0].starts_with("WARN "), "{said:?}");
+    for part in [
+        "used=1105920",
+        "buffered_bytes=1024000",
+        "connections=2",
+        "10.0.0.0: 716800 bytes of 1 connection; 10.0.0.1: 389120 bytes",
+    ] {
+        assert!(said[0].contains(part), "{said:?}");
+    }
+    assert!(!said[0].contains("raise"), "there is no such option of `ephor dev`: {said:?}");
+    // Full and not full alternate, and a connection that would buffer more is refused.
+    for _ in 0..100 {
+        one.report(keeps(400 * KIB));
         one.report(keeps(700 * KIB));
-        let said = lines.take();
-        assert!(said.len() == 1 && said[0].contains(" WARN "), "{said:?}");
-        for part in [
-            "used=1105920",
-            "buffered_bytes=1024000",
-            "connections=2",
-            "10.0.0.0: 716800 bytes of 1 connection; 10.0.0.1: 389120 bytes",
-        ] {
-            assert!(said[0].contains(part), "{said:?}");
-        }
-        assert!(!said[0].contains("raise"), "there is no such option of `ephor dev`: {said:?}");
-        // Full and not full alternate, and a connection that would buffer more is refused.
-        for _ in 0..100 {
-            one.report(keeps(400 * KIB));
-            one.report(keeps(700 * KIB));
-            assert!(!one.admit(100 * KIB));
-            one.take_relief();
-        }
-        assert_eq!(lines.take(), [""; 0]);
-        other.report(keeps(0));
-        let said = lines.take();
-        assert!(said.len() == 1 && said[0].contains(" INFO ") && said[0].contains("again"), "{said:?}");
-        // A connection that is refused because of what it would buffer finds the budget full as well.
-        assert!(!one.report(keeps(700 * KIB)) && !other.report(keeps(290 * KIB)));
         assert!(!one.admit(100 * KIB));
-        assert_eq!(lines.take().len(), 1);
-        // One connection goes away and gives back what it used; then the other one fills the budget and
-        // empties it, many times.
-        drop(one);
-        assert_eq!(lines.take().len(), 1);
-        for _ in 0..1_000 {
-            other.report(keeps(1_000 * KIB));
-            other.report(keeps(0));
-        }
-        let said = lines.take();
-        assert!(said.len() <= 10, "{} lines", said.len());
-    });
+        one.take_relief();
+    }
+    assert_eq!(lines.take(), [""; 0]);
+    other.report(keeps(0));
+    let said = lines.take();
+    assert!(said.len() == 1 && said[0].starts_with("INFO ") && said[0].contains("again"), "{said:?}");
+    // A connection that is refused because of what it would buffer finds the budget full as well.
+    assert!(!one.report(keeps(700 * KIB)) && !other.report(keeps(290 * KIB)));
+    assert!(!one.admit(100 * KIB));
+    assert_eq!(lines.take().len(), 1);
+    // One connection goes away and gives back what it used; then the other one fills the budget and
+    // empties it, many times.
+    drop(one);
+    assert_eq!(lines.take().len(), 1);
+    for _ in 0..1_000 {
+        other.report(keeps(1_000 * KIB));
+        other.report(keeps(0));
+    }
+    let said = lines.take();
+    assert!(said.len() <= 10, "{} lines", said.len());
 }
 
 /// A log whose writer may block, and then blocks only the connection that logs.

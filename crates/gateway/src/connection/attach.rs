@@ -13,6 +13,9 @@ use ephor_core::source::{EventSource, OpenRequest};
 use ephor_hub::Hub;
 use ephor_wire::address::{Address, InvalidAddress, MAX_ADDRESS_LENGTH};
 use ephor_wire::condition::{Condition, Refusal, texts};
+use ephor_wire::names::{
+    EPOCH, IDEMPOTENT_PRODUCER, RECEIVER_NAME, RECEIVER_NAME_OF_RUST_SDK, RUNTIME_METRICS, TRACKING_ID,
+};
 use ephor_wire::sas::Claims;
 use ephor_wire::selector::Start;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -31,12 +34,6 @@ use crate::idempotence::{self, Commit};
 const REQUEST_CREDIT: u32 = 50;
 /// Deliveries that a sender may send before they are settled. Their bytes are bounded by pausing the reading.
 pub(super) const SENDER_CREDIT: u32 = 1000;
-
-const EPOCH: &str = "com.microsoft:epoch";
-/// The second spelling is that of the official Rust SDK.
-const RECEIVER_NAMES: [&str; 2] = ["com.microsoft:receiver-name", "com.microsoft.com:receiver-name"];
-const RUNTIME_METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
-const TRACKING_ID: &str = "com.microsoft:tracking-id";
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(super) fn on_attach(&mut self, session: SessionId, link: LinkId, attach: Attach) {
@@ -145,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         };
         let (hub, grant) = self.hub_for(Claims::SEND, address, partition)?;
         let desired = attach.desired_capabilities.as_ref();
-        let idempotent = desired.is_some_and(|desired| desired.has_name(idempotence::CAPABILITY));
+        let idempotent = desired.is_some_and(|desired| desired.has_name(IDEMPOTENT_PRODUCER));
         let numbered = match (idempotent, partition) {
             (false, _) => None,
             (true, Some(partition)) => {
@@ -203,7 +200,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 Some(Epoch::from_stored(number.ok_or_else(bad)?))
             }
         };
-        let name = RECEIVER_NAMES.into_iter().find_map(|name| property(name)?.text()).unwrap_or_default();
+        let name = [RECEIVER_NAME, RECEIVER_NAME_OF_RUST_SDK]
+            .into_iter()
+            .find_map(|name| property(name)?.text())
+            .unwrap_or_default();
         let name = known_name(name).to_owned();
         let desired = attach.desired_capabilities.as_ref();
         let metrics = desired.is_some_and(|desired| desired.has_name(RUNTIME_METRICS));

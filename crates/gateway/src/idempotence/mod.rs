@@ -25,17 +25,12 @@ use ephor_amqp::{Encoded, Malformed, Reader, Sections, Value};
 use ephor_core::ids::PartitionId;
 use ephor_hub::Hub;
 use ephor_wire::condition::{Condition, Refusal};
+use ephor_wire::names::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE_NUMBER};
 
 use crate::hub_info_cache::identity;
 use sequence::NONE_YET;
 
 pub(crate) use producer::{Claimed, Commit, NumberedProducer};
-
-/// The capability that a sender asks for. It is not offered to senders that do not ask.
-pub(crate) const CAPABILITY: &str = "com.microsoft:idempotent-producer";
-const PRODUCER_ID: &str = "com.microsoft:producer-id";
-const PRODUCER_EPOCH: &str = "com.microsoft:producer-epoch";
-const PRODUCER_SEQUENCE: &str = "com.microsoft:producer-sequence-number";
 
 /// The largest number of producers of one hub. Beyond it producers are forgotten: first those without a link,
 /// and of these the one that attached least recently.
@@ -105,7 +100,7 @@ impl Producers {
 /// or, if it brings no number, a batch in flight.
 pub(crate) fn awaited(producer: &NumberedProducer, properties: Option<&Encoded>) -> Option<Commit> {
     let brings_number =
-        properties.and_then(|properties| properties.get(PRODUCER_SEQUENCE)?.integer()).is_some();
+        properties.and_then(|properties| properties.get(PRODUCER_SEQUENCE_NUMBER)?.integer()).is_some();
     producer.written_by_older().or_else(|| if brings_number { None } else { producer.pending() })
 }
 
@@ -119,7 +114,8 @@ struct LinkProperties {
 impl LinkProperties {
     fn read(properties: Option<&Encoded>) -> Result<Self, Refusal> {
         let number = |name| properties?.get(name)?.integer();
-        let (id, epoch, last) = (number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE));
+        let (id, epoch, last) =
+            (number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE_NUMBER));
         if last.is_some() && (id.is_none() || epoch.is_none()) {
             let text = "A producer gives its id, its epoch and its sequence number, or none of them.";
             return Err(Refusal::new(Condition::ArgumentError, text));
@@ -174,7 +170,7 @@ impl NumberedProducer {
         [
             (PRODUCER_ID, Value::Long(self.id)),
             (PRODUCER_EPOCH, Value::Short(epoch)),
-            (PRODUCER_SEQUENCE, Value::Int(last)),
+            (PRODUCER_SEQUENCE_NUMBER, Value::Int(last)),
         ]
     }
 }
@@ -193,7 +189,7 @@ pub(crate) fn number_of(message: &[u8]) -> Result<Option<i32>, Malformed> {
     let mut items = Reader::starting(&message[..section.end], section.value).map()?;
     while let Some(key) = items.next()? {
         let value = items.next()?;
-        if key.text() == Some(PRODUCER_SEQUENCE) {
+        if key.text() == Some(PRODUCER_SEQUENCE_NUMBER) {
             let number = value.and_then(Value::integer);
             return Ok(number.map(|number| i32::try_from(number).unwrap_or(-1)));
         }

@@ -19,7 +19,7 @@ fn properties(id: i64, epoch: i16, last: i32) -> Option<Encoded> {
     Some(Encoded::map([
         (PRODUCER_ID, Value::Long(id)),
         (PRODUCER_EPOCH, Value::Short(epoch)),
-        (PRODUCER_SEQUENCE, Value::Int(last)),
+        (PRODUCER_SEQUENCE_NUMBER, Value::Int(last)),
     ]))
 }
 

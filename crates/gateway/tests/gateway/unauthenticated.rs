@@ -2,12 +2,13 @@
 //! that peers can trigger.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_amqp::connection::{Closed, Event, LinkId, Sent};
 use ephor_amqp::performative::Attach;
 use ephor_gateway::{GatewayConfig, GatewayLimits};
+use ephor_testkit::CapturedLog;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -150,28 +151,9 @@ async fn a_peer_of_another_protocol_gets_the_right_header_and_the_end() {
     }
 }
 
-/// The log output as text.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn refusals_without_end_fill_no_log() {
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let log =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_writer(move || writer.clone());
-    let _guard = tracing::subscriber::set_default(log.finish());
+    let log = CapturedLog::of_this_thread();
     let server = Server::start().await;
     let mut unauthenticated = Client::unauthenticated(server.address).await;
     let link = requests(&mut unauthenticated).await;
@@ -192,7 +174,7 @@ async fn refusals_without_end_fill_no_log() {
         }
         unauthenticated.attach(Attach::sender("sender", HUB)).await.unwrap_err();
     }
-    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let log = log.take().join("\n");
     assert!(log.contains("request refused") && log.contains("link refused"), "{log}");
     let whiles = 4; // Of ten seconds each, which this cannot take.
     assert!(log.lines().count() <= whiles * 2 * 5, "{log}");

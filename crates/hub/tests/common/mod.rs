@@ -4,7 +4,6 @@
 pub(crate) mod copies;
 pub(crate) mod faulty_files;
 pub(crate) mod gated;
-pub(crate) mod log_lines;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

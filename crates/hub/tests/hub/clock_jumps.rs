@@ -5,9 +5,9 @@ use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::time::Timestamp;
 use ephor_hub::NewEvent;
+use ephor_testkit::CapturedLog;
 
 use crate::clocked_hub::{ClockedHub, DAY, FIRST, HOUR, MINUTE, RETENTION, YEAR};
-use crate::common::log_lines::LogLines;
 
 /// Further than the retention, in both directions.
 const JUMPS: [i64; 4] = [8 * DAY, 10 * YEAR, -8 * DAY, -40 * YEAR];
@@ -250,10 +250,11 @@ async fn restarts_in_a_row_do_not_keep_events_for_ever() {
 async fn while_expired_events_wait_for_a_day_the_log_says_so_every_hour() {
     const HOURS: usize = 10;
     for mut clocked in ClockedHub::on_disk() {
-        let (lines, _collecting) = LogLines::collect();
+        let log = CapturedLog::of_this_thread();
+        let waits = || log.take().iter().filter(|line| line.contains("expired events are kept for now")).count();
         clocked.send(10).await;
         clocked.run(HOUR);
-        assert_eq!(lines.count("expired events are kept for now"), 0);
+        assert_eq!(waits(), 0);
         clocked.close();
         clocked.clock.set_off(10 * DAY);
         clocked.open();
@@ -262,12 +263,12 @@ async fn while_expired_events_wait_for_a_day_the_log_says_so_every_hour() {
         }
         clocked.assert_all_there("until the clock has agreed for a day").await;
         // The hub's own thread may log one of them, when it begins to rest.
-        let said = lines.count("expired events are kept for now");
+        let said = waits();
         assert!((HOURS - 1..=HOURS).contains(&said), "{said} lines in {HOURS} hours");
         clocked.run(DAY);
         assert_eq!(clocked.first().await, 10, "then they are deleted");
-        let said = lines.count("expired events are kept for now");
+        waits();
         clocked.run(DAY);
-        assert_eq!(lines.count("expired events are kept for now"), said, "nothing waits any more");
+        assert_eq!(waits(), 0, "nothing waits any more");
     }
 }

@@ -15,15 +15,8 @@ use crate::azblob::address_values::{case, layout, refuse, shared_with, yes_or_no
 use crate::azblob::layout::blob_names::{Case, is_prefix};
 use crate::azblob::options::{ConnectError, SharedWith};
 use crate::azblob::service::credential::{AccountKey, BlobCredential, Sas};
-use crate::url::{DEFAULT_CONTAINER, field, is_connection_string};
-
-const SUFFIX: &str = "core.windows.net";
-
-/// The account of every emulator. Its key is public.
-const EMULATED_ACCOUNT: &str = "devstoreaccount1";
-pub(super) const EMULATED_KEY: &str =
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
-const EMULATED_ENDPOINT: &str = "http://127.0.0.1:10000/devstoreaccount1";
+use crate::storage_account::{DEFAULT_SUFFIX, StorageAccess, StorageAccount, field};
+use crate::url::DEFAULT_CONTAINER;
 
 /// The address of a container, and the credential if the text has one. It shows no secret.
 #[derive(Clone)]
@@ -75,7 +68,7 @@ impl BlobAddress {
         let text = text.trim();
         match text.get(..9) {
             Some(scheme) if scheme.eq_ignore_ascii_case("azblob://") => Self::of_url(&text[9..]),
-            _ if is_connection_string(text) => Self::of_connection_string(text),
+            _ if StorageAccount::is_connection_string(text) => Self::of_connection_string(text),
             _ => refuse(format!("it is neither a URL nor a connection string: {FORMS}")),
         }
     }
@@ -120,39 +113,12 @@ impl BlobAddress {
     fn of_connection_string(text: &str) -> Result<Self, ConnectError> {
         let get = |wanted: &str| field(text, wanted);
         let place = get("Container").unwrap_or(DEFAULT_CONTAINER);
-        let emulated = get("UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        let account = match (get("AccountName"), get("BlobEndpoint")) {
-            (Some(account), _) => account.to_owned(),
-            (None, _) if emulated => EMULATED_ACCOUNT.to_owned(),
-            (None, Some(url)) => account_of(&endpoint(url)?),
-            (None, None) => return refuse("the connection string has neither AccountName nor BlobEndpoint"),
+        let account = match StorageAccount::parse(text) {
+            Ok(account) => account,
+            Err(problem) => return refuse(format!("the connection string {problem}")),
         };
-        let given = match get("BlobEndpoint") {
-            Some(url) => Some(endpoint(url)?),
-            None if emulated => Some(endpoint(EMULATED_ENDPOINT)?),
-            None => {
-                let scheme = get("DefaultEndpointsProtocol").unwrap_or("https");
-                let suffix = get("EndpointSuffix").unwrap_or(SUFFIX);
-                Some(endpoint(&format!("{scheme}://{account}.blob.{suffix}"))?)
-            }
-        };
-        let mut address = Self::at(&account, given, place)?;
-        let key = get("AccountKey").or(emulated.then_some(EMULATED_KEY));
-        address.credential = match (key, get("SharedAccessSignature")) {
-            (Some(key), _) => match AccountKey::from_base64(key) {
-                Some(key) => Some(BlobCredential::AccountKey(key)),
-                None => {
-                    return refuse(
-                        "AccountKey is not valid base64: copy it again, including the = at its end",
-                    );
-                }
-            },
-            (None, Some(sas)) => match Sas::new(sas) {
-                Some(sas) => Some(BlobCredential::Sas(sas)),
-                None => return refuse("SharedAccessSignature contains no sig=: copy it again, to its end"),
-            },
-            (None, None) => None,
-        };
+        let mut address = Self::at(&account.name, Some(endpoint(&account.endpoint)?), place)?;
+        address.credential = account.access.map(credential).transpose()?;
         address.shared_with = get("Neighbours").map(shared_with).transpose()?;
         address.case = get("Case").map(case).transpose()?;
         address.service_version = get("ServiceVersion").map(str::to_owned);
@@ -191,7 +157,7 @@ impl BlobAddress {
         }
         let endpoint = match given {
             Some(endpoint) => endpoint,
-            None => endpoint(&format!("https://{account}.blob.{SUFFIX}"))?,
+            None => endpoint(&format!("https://{account}.blob.{DEFAULT_SUFFIX}"))?,
         };
         Ok(Self {
             account: account.to_owned(),
@@ -236,11 +202,17 @@ fn endpoint(text: &str) -> Result<Url, ConnectError> {
     }
 }
 
-/// The account in `https://ACCOUNT.blob…` or `http://127.0.0.1:10000/ACCOUNT`.
-fn account_of(endpoint: &Url) -> String {
-    let of_path = endpoint.path().trim_matches('/');
-    let of_host = endpoint.host_str().and_then(|host| host.split('.').next()).unwrap_or_default();
-    if of_path.is_empty() { of_host.to_owned() } else { of_path.to_owned() }
+fn credential(access: StorageAccess) -> Result<BlobCredential, ConnectError> {
+    match access {
+        StorageAccess::Key(key) => match AccountKey::from_base64(&key) {
+            Some(key) => Ok(BlobCredential::AccountKey(key)),
+            None => refuse("AccountKey is not valid base64: copy it again, including the = at its end"),
+        },
+        StorageAccess::Signature(signature) => match Sas::new(&signature) {
+            Some(sas) => Ok(BlobCredential::Sas(sas)),
+            None => refuse("SharedAccessSignature contains no sig=: copy it again, to its end"),
+        },
+    }
 }
 
 impl fmt::Display for BlobAddress {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ephor_core::time::Timestamp;
+
 use crate::azblob::layout::blob_names::Case;
 
 /// See [`BlobOptions::service_version`].
@@ -90,13 +92,8 @@ pub enum ConnectError {
 impl BlobOptions {
     pub(super) fn check(&self) -> Result<(), ConnectError> {
         let refuse = |what, problem: &str| Err(ConnectError::Option { what, problem: problem.to_owned() });
-        let date = self.service_version.as_bytes();
-        let is_date = date.len() == 10
-            && date.iter().enumerate().all(|(place, byte)| match place {
-                4 | 7 => *byte == b'-',
-                _ => byte.is_ascii_digit(),
-            });
-        if !is_date {
+        let date = &self.service_version;
+        if date.len() != 10 || format!("{date}T00:00:00Z").parse::<Timestamp>().is_err() {
             return refuse("service_version", "write a date, such as 2021-12-02");
         }
         if self.service_version.as_str() < "2015-02-21" {
@@ -121,7 +118,7 @@ mod tests {
         assert_eq!(BlobOptions::default().check(), Ok(()));
         let stack_hub = BlobOptions { service_version: "2017-11-09".into(), ..BlobOptions::default() };
         assert_eq!(stack_hub.check(), Ok(()));
-        for version in ["", "latest", "2017/11/09", "2011-08-18"] {
+        for version in ["", "latest", "2017/11/09", "2017-13-09", "2011-08-18"] {
             let options = BlobOptions { service_version: version.into(), ..BlobOptions::default() };
             assert!(options.check().is_err(), "{version}");
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 
 use crate::azblob::layout::blob_names::{Case, Names};
 use crate::azblob::layout::metadata::{escape, pairs, unescape};
@@ -20,7 +20,6 @@ use crate::azblob::records::ownership::Ownership;
 use crate::azblob::records::record_cache::RecordCache;
 use crate::azblob::renewal::revocations::KnownBatches;
 use crate::azblob::service::container::{Blob, Container, NOTHING, Write};
-use crate::azblob::service::failure;
 
 /// The number of lost races after which a call fails.
 pub(super) const MAX_ATTEMPTS: usize = 40;
@@ -118,15 +117,16 @@ impl Session {
     }
 
     async fn make_container(&self) -> Result<(), StoreError> {
-        self.container.make().await.map_err(|error| match failure::lacks_right(&error) {
-            true => StoreError::Refused {
-                message: format!(
+        self.container.make().await.map_err(|error| match error.refusal_cause() {
+            Some(RefusalCause::AccessDenied) => {
+                let message = format!(
                     "{}: the container does not exist, and these credentials may not create one: create it, or \
                      correct its name ({error})",
                     self.container.place
-                ),
-            },
-            false => error,
+                );
+                StoreError::refused(RefusalCause::NotFound, message)
+            }
+            _ => error,
         })
     }
 
@@ -142,11 +142,11 @@ impl Session {
     }
 
     fn names_in(&self, group: &GroupId, case: Case) -> Result<Names, StoreError> {
-        let too_long = || StoreError::Refused {
-            message: format!(
-                "{}: the names of {group} are too long for a blob: use a shorter prefix",
-                self.container.place
-            ),
+        let too_long = || {
+            let place = &self.container.place;
+            let message =
+                format!("{place}: the names of {group} are too long for a blob: use a shorter prefix");
+            StoreError::refused(RefusalCause::Other, message)
         };
         Names::of(&self.prefix, group, case).ok_or_else(too_long)
     }
@@ -206,13 +206,14 @@ impl Session {
     /// Refuses the blobs of another group.
     pub(super) fn check_group(&self, group: &GroupId, blob: &Blob) -> Result<(), StoreError> {
         match written_group(blob) {
-            Some(written) if written != *group => Err(StoreError::Refused {
-                message: format!(
+            Some(written) if written != *group => {
+                let message = format!(
                     "{}: {written} exists already, and {group} would share its blobs, because their names are in lower \
                      case: write the name as it was written first, or use another prefix",
                     self.container.place
-                ),
-            }),
+                );
+                Err(StoreError::refused(RefusalCause::Other, message))
+            }
             _ => Ok(()),
         }
     }

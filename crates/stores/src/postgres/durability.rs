@@ -5,7 +5,7 @@
 //! store's user can have it on independently of others. `fsync = off` applies to the whole server and is
 //! meant for test servers; it loses data only in a power failure, so the store only warns.
 
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 
 use super::failure::{Failure, damaged};
 use super::rows::text;
@@ -25,7 +25,7 @@ impl Session {
                  acknowledged: ALTER ROLE … SET synchronous_commit = on, for the user in this URL",
                 self.place
             );
-            return Err(StoreError::Refused { message }.into());
+            return Err(StoreError::refused(RefusalCause::Other, message).into());
         }
         if setting("fsync")? == "off" {
             tracing::warn!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, HostId};
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 
 /// A text. The form with E does not depend on the server's setting for backslashes. The encoding is UTF-8
 /// on every connection, so that no quote is part of another character. `session.rs` refuses NUL, which
@@ -34,8 +34,9 @@ pub(super) fn milliseconds(time: Duration) -> i64 {
 
 /// A number as PostgreSQL stores it: at most 2^63 - 1.
 pub(super) fn stored(number: u64) -> Result<i64, StoreError> {
-    i64::try_from(number).map_err(|_| StoreError::Refused {
-        message: format!("{number} exceeds the largest number that PostgreSQL stores"),
+    i64::try_from(number).map_err(|_| {
+        let message = format!("{number} exceeds the largest number that PostgreSQL stores");
+        StoreError::refused(RefusalCause::Other, message)
     })
 }
 

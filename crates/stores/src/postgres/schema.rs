@@ -8,7 +8,7 @@
 
 use sqlx::PgConnection;
 
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 
 use super::failure::{self, Failure};
 use super::rows::number;
@@ -176,22 +176,24 @@ pub(super) async fn version(connection: &mut PgConnection, schema: &str) -> Resu
 }
 
 pub(super) fn newer(schema: &str, found: usize, known: usize) -> StoreError {
-    StoreError::Refused {
-        message: format!(
+    StoreError::refused(
+        RefusalCause::Incompatible,
+        format!(
             "the schema {schema} has tables of version {found}, and this release of Ephor knows them up to \
              {known}: use the later release that wrote them, or name another schema"
         ),
-    }
+    )
 }
 
 fn older(schema: &str, found: usize, known: usize) -> StoreError {
-    StoreError::Refused {
-        message: format!(
+    StoreError::refused(
+        RefusalCause::Incompatible,
+        format!(
             "the schema {schema} has tables of version {found}, and this release of Ephor has {known}: use the \
              tools of the release that the hosts run; the first host of this release migrates the tables, and then \
              refuses hosts of the earlier release"
         ),
-    }
+    )
 }
 
 #[cfg(test)]

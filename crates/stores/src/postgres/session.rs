@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::sync::Mutex;
@@ -39,8 +39,8 @@ pub(super) struct Session {
 pub(super) async fn execute(connection: &mut PgConnection, sql: &str) -> Result<Vec<PgRow>, Failure> {
     if sql.contains('\0') {
         // The protocol would end the statement there, and the rest could have another meaning.
-        let message = "PostgreSQL cannot store a text that contains a NUL character".to_owned();
-        return Err(StoreError::Refused { message }.into());
+        let message = "PostgreSQL cannot store a text that contains a NUL character";
+        return Err(StoreError::refused(RefusalCause::Other, message).into());
     }
     // literal.rs has encoded every value, and the schema's name was checked.
     Ok(sqlx::raw_sql(AssertSqlSafe(sql)).fetch_all(connection).await?)

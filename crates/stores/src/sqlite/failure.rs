@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 use rusqlite::ErrorCode;
 
 use super::records::TransactionError;
@@ -70,7 +70,7 @@ pub(super) fn advice(kind: Kind, path: &Path) -> String {
 pub(super) fn of_transaction(error: TransactionError, path: &Path) -> StoreError {
     match error {
         TransactionError::Damaged(what) => StoreError::Damaged { what },
-        TransactionError::Refused(message) => StoreError::Refused { message },
+        TransactionError::Refused(cause, message) => StoreError::refused(cause, message),
         TransactionError::Sqlite(error) => of_sqlite(&error, path),
     }
 }
@@ -80,9 +80,8 @@ fn of_sqlite(error: &rusqlite::Error, path: &Path) -> StoreError {
     let message = format!("{}: {error}", advice(kind, path));
     match kind {
         Kind::Busy | Kind::Full | Kind::Other => StoreError::Unavailable(message.into()),
-        Kind::ReadOnly | Kind::Permission | Kind::NotADatabase | Kind::Corrupt => {
-            StoreError::Refused { message }
-        }
+        Kind::ReadOnly | Kind::Permission => StoreError::refused(RefusalCause::AccessDenied, message),
+        Kind::NotADatabase | Kind::Corrupt => StoreError::refused(RefusalCause::Other, message),
     }
 }
 
@@ -102,7 +101,7 @@ mod tests {
         let error = rusqlite::Error::InvalidColumnType(0, "drain".into(), rusqlite::types::Type::Text);
         let mapped = of_transaction(TransactionError::Sqlite(error), Path::new("/data/ephor.db"));
         assert!(
-            matches!(&mapped, StoreError::Refused { message } if message.contains("is damaged")),
+            matches!(&mapped, StoreError::Refused { message, .. } if message.contains("is damaged")),
             "{mapped}"
         );
     }

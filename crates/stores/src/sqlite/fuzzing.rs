@@ -12,7 +12,7 @@ use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
 };
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{DesiredState, GroupOrigin, SaveRequest, SeekRequest, StoreError};
+use ephor_core::store::{DesiredState, GroupOrigin, RefusalCause, SaveRequest, SeekRequest, StoreError};
 use ephor_core::time::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -73,7 +73,8 @@ fn prepared() -> TransactionResult<(Connection, Vec<String>)> {
         loose = loose.replace(rule, "");
     }
     connection.execute_batch(&loose)?;
-    let row = clock::open(None, &reading()).map_err(|error| TransactionError::Refused(error.to_string()))?;
+    let row = clock::open(None, &reading())
+        .map_err(|error| TransactionError::Refused(RefusalCause::Other, error.to_string()))?;
     write_clock(&connection, &row)?;
     let group = group();
     let records = Records::of(&connection, &group, NOW)?;

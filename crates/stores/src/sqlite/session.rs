@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ephor_core::ids::GroupId;
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::clock::{self, ClockRow, Reading};
@@ -221,7 +221,7 @@ impl Session {
                 "{path} was removed or replaced while it was open, so that other processes now open another file: \
                  restart this host"
             );
-            return Err(StoreError::Refused { message });
+            return Err(StoreError::refused(RefusalCause::Other, message));
         }
         Ok(())
     }
@@ -256,7 +256,8 @@ impl Session {
             TransactionError::Damaged("the table state has no row, so the store has no clock".into())
         })?;
         let reading = Reading::take(&*self.machine, &self.boot, self.machine_name.as_deref());
-        let row = clock::read(row, &reading).map_err(|error| TransactionError::Refused(error.to_string()))?;
+        let row = clock::read(row, &reading)
+            .map_err(|error| TransactionError::Refused(RefusalCause::Other, error.to_string()))?;
         Ok((transaction, row))
     }
 
@@ -267,7 +268,8 @@ impl Session {
         match usize::try_from(found) {
             Ok(found) if found > MIGRATIONS.len() => {
                 let (path, known) = (self.paths.database.clone(), MIGRATIONS.len());
-                Err(TransactionError::Refused(OpenError::Newer { path, found, known }.to_string()))
+                let message = OpenError::Newer { path, found, known }.to_string();
+                Err(TransactionError::Refused(RefusalCause::Incompatible, message))
             }
             _ => Ok(()),
         }

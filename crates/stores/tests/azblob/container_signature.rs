@@ -61,7 +61,7 @@ fn positions_of_old_hosts_are_read_with_such_a_signature() {
         let fleet = LegacyContainer::open(&eph(&signed), &Default::default()).unwrap();
         let error = fleet.check().await.unwrap_err();
         assert!(
-            matches!(&error, StoreError::Refused { message } if message.contains("no Event Processor Host has used it")),
+            matches!(&error, StoreError::Refused { message, .. } if message.contains("no Event Processor Host has used it")),
             "{error}"
         );
         open(&by_key).check().await.unwrap();

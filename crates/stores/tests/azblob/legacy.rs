@@ -66,7 +66,10 @@ fn a_stopped_fleet_is_read_and_left_as_it_is() {
         let error = open_by_url(&old(&place)).await.err().unwrap().to_string();
         assert!(error.contains("read-only"), "{error}");
         let error = fleet.retire(&groups[0], &crate::world::host("a")).await.unwrap_err();
-        assert!(matches!(&error, StoreError::Refused { message } if message.contains("import")), "{error}");
+        assert!(
+            matches!(&error, StoreError::Refused { message, .. } if message.contains("import")),
+            "{error}"
+        );
     });
 }
 
@@ -84,7 +87,7 @@ fn a_fleet_that_still_runs_is_not_taken_over() {
         let groups = fleet.groups().await.unwrap();
         let error = fleet.view(&groups[0]).await.unwrap_err();
         assert!(
-            matches!(&error, StoreError::Refused { message } if message.contains("still run")),
+            matches!(&error, StoreError::Refused { message, .. } if message.contains("still run")),
             "{error}"
         );
         // What was taken on the way there is given back.

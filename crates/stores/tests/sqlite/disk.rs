@@ -194,7 +194,7 @@ fn a_file_that_was_replaced_or_a_log_that_was_removed_is_noticed() {
     std::fs::rename(folder.database(), folder.path().join("away.db")).unwrap();
     let error = save(&store, &token, 1).expect_err("the file is gone");
     assert!(
-        matches!(&error, StoreError::Refused { message } if message.contains("removed or replaced")),
+        matches!(&error, StoreError::Refused { message, .. } if message.contains("removed or replaced")),
         "{error}"
     );
     std::fs::rename(folder.path().join("away.db"), folder.database()).unwrap();

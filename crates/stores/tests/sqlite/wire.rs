@@ -9,7 +9,7 @@ use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, Rea
 use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, Lease, LeaseToken, LeaseVersion, ReleaseCause};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::store::{GroupOrigin, HostEntry, StoreError, View};
+use ephor_core::store::{GroupOrigin, HostEntry, RefusalCause, StoreError, View};
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -28,18 +28,31 @@ type CheckpointsT = Vec<(u32, CheckpointT)>;
 pub(crate) type ViewT = (i64, Vec<(RecordT, u64)>, Vec<LeaseT>, CheckpointsT, Option<OriginT>, Vec<String>);
 pub(crate) type ChangeT = (i64, u32, u64, Option<String>, Option<String>, (u8, usize, String));
 
-/// An error: whether the store refuses, and its words.
-pub(crate) type ErrorT = (bool, String);
+/// An error: the cause of a refusal, and its words.
+pub(crate) type ErrorT = (Option<usize>, String);
+
+const REFUSALS: [RefusalCause; 7] = [
+    RefusalCause::InvalidCredentials,
+    RefusalCause::AccessDenied,
+    RefusalCause::NotFound,
+    RefusalCause::NoSecureConnection,
+    RefusalCause::Incompatible,
+    RefusalCause::NoEpochLeft,
+    RefusalCause::Other,
+];
 
 pub(crate) fn error_out(error: StoreError) -> ErrorT {
     match error {
-        StoreError::Refused { message } => (true, message),
-        other => (false, other.to_string()),
+        StoreError::Refused { cause, message } => (Some(index(&REFUSALS, &cause)), message),
+        other => (None, other.to_string()),
     }
 }
 
-pub(crate) fn error_in((refuses, message): ErrorT) -> StoreError {
-    if refuses { StoreError::Refused { message } } else { StoreError::Unavailable(message.into()) }
+pub(crate) fn error_in((refusal, message): ErrorT) -> StoreError {
+    match refusal {
+        Some(cause) => StoreError::refused(REFUSALS[cause], message),
+        None => StoreError::Unavailable(message.into()),
+    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,16 +1,12 @@
-//! The connection string of a storage account, as the portal writes it.
+//! The storage account of the results: its connection string, checked before it is used.
 
 use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ephor_core::loopback::is_loopback;
+use ephor_stores::storage_account::{StorageAccess, StorageAccount};
 use object_store::azure::split_sas;
-
-/// The account that Azurite, the emulator, has from the start. Its key is public.
-const DEVELOPMENT: &str = "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;\
-    AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;\
-    BlobEndpoint=http://127.0.0.1:10000/devstoreaccount1";
 
 /// The error for an invalid connection string. Contains no key.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,60 +41,32 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Whether this is meant to be a connection string: it has one of the fields.
-    pub(super) fn looks_like(text: &str) -> bool {
-        let known = |field: &str| {
-            let name = field.split_once('=').map_or("", |(name, _)| name.trim());
-            FIELDS.iter().any(|known| known.eq_ignore_ascii_case(name))
-        };
-        text.split(';').any(known)
-    }
-
-    /// Reads it.
+    /// Reads a connection string.
     pub(super) fn parse(text: &str) -> Result<Self, InvalidAccount> {
-        let wrong = |text: String| Err(InvalidAccount(text));
-        if get(text, "UseDevelopmentStorage").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
-            return Self::parse(DEVELOPMENT);
-        }
-        let name = get(text, "AccountName");
-        let endpoint = match (get(text, "BlobEndpoint"), name) {
-            (Some(endpoint), _) => endpoint.trim_end_matches('/').to_owned(),
-            (None, Some(name)) => {
-                let protocol = get(text, "DefaultEndpointsProtocol").unwrap_or("https");
-                let suffix = get(text, "EndpointSuffix").unwrap_or("core.windows.net");
-                format!("{protocol}://{name}.blob.{suffix}")
-            }
-            (None, None) => {
-                return wrong("has neither BlobEndpoint nor AccountName: copy the complete string".into());
-            }
-        };
+        let wrong = |text: &str| Err(InvalidAccount(text.to_owned()));
+        let account = StorageAccount::parse(text).map_err(|problem| InvalidAccount(problem.to_string()))?;
+        let StorageAccount { name, endpoint, access } = account;
         let Some((protocol, rest)) =
             endpoint.split_once("://").filter(|(protocol, _)| matches!(*protocol, "http" | "https"))
         else {
             return wrong(
-                "has a BlobEndpoint that does not start with https:// or http://: copy the complete string"
-                    .into(),
+                "has a BlobEndpoint that does not start with https:// or http://: copy the complete string",
             );
         };
         if protocol == "http" && !is_loopback(host_of(rest)) {
-            return wrong("uses http to another machine, which is not encrypted: use https".into());
+            return wrong("uses http to another machine, which is not encrypted: use https");
         }
-        let name = name.unwrap_or_else(|| rest.split(['.', ':', '/']).next().unwrap_or_default()).to_owned();
-        let access = match (get(text, "AccountKey"), get(text, "SharedAccessSignature")) {
-            (Some(key), _) if BASE64.decode(key).is_err() => {
-                return wrong("has an AccountKey that is not base64: copy the complete string".into());
+        let access = match access {
+            Some(StorageAccess::Key(key)) if BASE64.decode(&key).is_err() => {
+                return wrong("has an AccountKey that is not base64: copy the complete string");
             }
-            (Some(key), _) => Access::Key(key.to_owned()),
-            (None, Some(signature)) => match split_sas(signature) {
+            Some(StorageAccess::Key(key)) => Access::Key(key),
+            Some(StorageAccess::Signature(signature)) => match split_sas(&signature) {
                 Ok(pairs) => Access::Signature(pairs),
-                Err(_) => {
-                    return wrong("has an invalid SharedAccessSignature: copy the complete string".into());
-                }
+                Err(_) => return wrong("has an invalid SharedAccessSignature: copy the complete string"),
             },
-            (None, None) => {
-                return wrong(
-                    "has neither AccountKey nor SharedAccessSignature: copy the complete string".into(),
-                );
+            None => {
+                return wrong("has neither AccountKey nor SharedAccessSignature: copy the complete string");
             }
         };
         Ok(Self { name, endpoint, access })
@@ -108,23 +76,6 @@ impl Account {
     pub(super) fn is_plain(&self) -> bool {
         self.endpoint.starts_with("http://")
     }
-}
-
-const FIELDS: [&str; 7] = [
-    "AccountName",
-    "AccountKey",
-    "BlobEndpoint",
-    "EndpointSuffix",
-    "DefaultEndpointsProtocol",
-    "UseDevelopmentStorage",
-    "SharedAccessSignature",
-];
-
-/// The value of a field. Keys end in `=`, so only the first one counts.
-fn get<'a>(text: &'a str, field: &str) -> Option<&'a str> {
-    let fields = text.split(';').filter_map(|part| part.split_once('='));
-    let mut found = fields.filter(|(name, _)| name.trim().eq_ignore_ascii_case(field));
-    found.next().map(|(_, value)| value.trim()).filter(|value| !value.is_empty())
 }
 
 /// Returns the host of a URL without its scheme; none if there is user information, or anything else that no
@@ -146,7 +97,6 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Account {
-        assert!(Account::looks_like(text), "{text}");
         Account::parse(text).unwrap()
     }
 
@@ -183,13 +133,6 @@ mod tests {
         assert_eq!(signed.name, "contoso");
         let pairs = [("sv", "2022"), ("sig", "a=")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(signed.access, Access::Signature(pairs.to_vec()));
-    }
-
-    #[test]
-    fn a_path_is_not_taken_for_one() {
-        for path in ["/tmp/results", "results", "a=b/c;d", ""] {
-            assert!(!Account::looks_like(path), "{path}");
-        }
     }
 
     #[test]

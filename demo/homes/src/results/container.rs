@@ -2,7 +2,7 @@
 //!
 //! `object_store` cannot create containers, so this signs one request by itself.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -11,6 +11,7 @@ use hmac::{Hmac, Mac};
 use object_store::azure::{MicrosoftAzure, MicrosoftAzureBuilder};
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use sha2::Sha256;
+use time::OffsetDateTime;
 
 use super::account::{Access, Account};
 use super::result_store::ResultStoreError;
@@ -81,8 +82,7 @@ async fn make(account: &Account, container: &str) -> Result<(), String> {
     let request = match &account.access {
         Access::Signature(_) => request,
         Access::Key(key) => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-            let date = http_date(now);
+            let date = http_date(SystemTime::now());
             let signature = sign(key, &string_to_sign(account, container, &date))?;
             request
                 .header("x-ms-date", date)
@@ -116,27 +116,18 @@ fn sign(key: &str, text: &str) -> Result<String, String> {
     Ok(BASE64.encode(mac.finalize().into_bytes()))
 }
 
-/// A date as HTTP writes it, from seconds since 1970.
-fn http_date(seconds: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (days, time) = (seconds / 86_400, seconds % 86_400);
-    let (mut year, mut day) = (1970, days);
-    let leap = |year: u64| (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
-    while day >= 365 + u64::from(leap(year)) {
-        day -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while day >= lengths[month] {
-        day -= lengths[month];
-        month += 1;
-    }
-    let weekday = DAYS[usize::try_from(days % 7).unwrap_or(0)];
-    let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    format!("{weekday}, {:02} {} {year} {hour:02}:{minute:02}:{second:02} GMT", day + 1, MONTHS[month])
+/// A date as HTTP writes it.
+fn http_date(time: SystemTime) -> String {
+    let time = OffsetDateTime::from(time);
+    let (weekday, month) = (time.weekday().to_string(), time.month().to_string());
+    let (hour, minute, second) = time.to_hms();
+    format!(
+        "{}, {:02} {} {} {hour:02}:{minute:02}:{second:02} GMT",
+        &weekday[..3],
+        time.day(),
+        &month[..3],
+        time.year()
+    )
 }
 
 #[cfg(test)]
@@ -152,7 +143,7 @@ mod tests {
             (4_107_542_399, "Sun, 28 Feb 2100 23:59:59 GMT"),
             (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
         ] {
-            assert_eq!(http_date(seconds), date);
+            assert_eq!(http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)), date);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Once};
 
 use ephor::PartitionId;
+use ephor_stores::storage_account::StorageAccount;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use object_store::prefix::PrefixStore;
@@ -52,7 +53,7 @@ pub struct ResultStore {
 impl ResultStore {
     /// A folder's path, or the connection string of a storage account, where the container is made if it is missing.
     pub async fn open(text: &str, container: &str) -> Result<Self, ResultStoreError> {
-        if Account::looks_like(text) {
+        if StorageAccount::is_connection_string(text) {
             trust_with_ring();
             let account = Account::parse(text)?;
             let store = container::open(&account, container).await?;

@@ -9,32 +9,11 @@ use std::time::Duration;
 
 use ephor::{GroupId, HostId, PartitionId, Store};
 use ephor_core::BoxFuture;
-use ephor_core::history::OwnershipChange;
-use ephor_core::host_record::HostRecord;
-use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
+use ephor_core::lease::LeaseToken;
+pub use ephor_core::store::StoreMethod as Op;
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    StoreError, StoreFuture, View,
+    Renewal, Save, SaveRequest, StoreError, StoreFuture, StoreLayer, StoreRequest, View,
 };
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Op {
-    Groups,
-    InitGroup,
-    View,
-    Heartbeat,
-    Retire,
-    SetDesiredState,
-    Claim,
-    Renew,
-    Transfer,
-    Release,
-    Save,
-    Seek,
-    History,
-    /// Only panics, and is not counted, because it is a wait and not a request.
-    Changed,
-}
 
 /// All operations that a host uses.
 pub const HOST_OPS: [Op; 9] = [
@@ -207,17 +186,13 @@ fn out_of_order() -> StoreError {
     StoreError::Unavailable("out of order".into())
 }
 
-impl Store for TroubledStore {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+impl StoreLayer for TroubledStore {
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
-        self.call(Op::Groups, self.inner.groups())
-    }
-
-    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
-        self.call(Op::InitGroup, self.inner.init_group(group, origin))
+    fn forward<T: Send + 'static>(&self, request: StoreRequest<T>) -> StoreFuture<'_, T> {
+        self.call(request.method(), request.send(&*self.inner))
     }
 
     fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
@@ -232,32 +207,12 @@ impl Store for TroubledStore {
         self.call(Op::View, Box::pin(through))
     }
 
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
-        self.call(Op::Heartbeat, self.inner.heartbeat(group, record))
-    }
-
-    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
-        self.call(Op::Retire, self.inner.retire(group, host))
-    }
-
-    fn set_desired_state<'a>(
-        &'a self,
-        group: &'a GroupId,
-        host: &'a HostId,
-        desired: DesiredState,
-    ) -> StoreFuture<'a, bool> {
-        self.call(Op::SetDesiredState, self.inner.set_desired_state(group, host, desired))
-    }
-
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
-        self.call(Op::Claim, self.inner.claim(group, request))
-    }
-
     fn renew<'a>(
         &'a self,
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
+        limit: Option<Duration>,
     ) -> StoreFuture<'a, Vec<Renewal>> {
         let answers: Vec<Option<Renewal>> = {
             let mut state = self.state();
@@ -271,18 +226,11 @@ impl Store for TroubledStore {
         let through = async move {
             let asked = tokens.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
             let asked: Vec<LeaseToken> = asked.map(|(token, _)| token.clone()).collect();
-            let mut renewed = self.inner.renew(group, duration, &asked).await?.into_iter();
+            let request = StoreRequest::renew(group, duration, &asked, limit);
+            let mut renewed = request.send(&*self.inner).await?.into_iter();
             Ok(answers.into_iter().map(|answer| answer.or_else(|| renewed.next()).unwrap()).collect())
         };
         self.call(Op::Renew, Box::pin(through))
-    }
-
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
-        self.call(Op::Transfer, self.inner.transfer(group, request))
-    }
-
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
-        self.call(Op::Release, self.inner.release(group, request))
     }
 
     fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
@@ -290,23 +238,11 @@ impl Store for TroubledStore {
         if let Some(Trouble::LandsUnheardAfter(time)) = trouble {
             land(self.inner.clone(), group.clone(), request.clone(), time);
         }
-        self.call(Op::Save, self.inner.save(group, request))
-    }
-
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
-        self.call(Op::Seek, self.inner.seek(group, request))
-    }
-
-    fn history<'a>(
-        &'a self,
-        group: &'a GroupId,
-        partition: Option<PartitionId>,
-        max: usize,
-    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.call(Op::History, self.inner.history(group, partition, max))
+        self.forward(StoreRequest::save(group, request))
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {
+        // Not counted, because it is a wait and not a request.
         let panics = matches!(self.state().troubles.get(&Op::Changed), Some((Trouble::Panics, _)));
         assert!(!panics, "the store panics in {:?}", Op::Changed);
         self.inner.changed(group, host)

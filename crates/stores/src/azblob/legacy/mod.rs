@@ -25,8 +25,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, Namespace, PartitionId};
 use ephor_core::lease::{ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreError, StoreFuture, View,
+    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, RefusalCause, Renewal, Save, SaveRequest, Seek,
+    SeekRequest, Store, StoreError, StoreFuture, View,
 };
 use ephor_core::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -96,12 +96,13 @@ impl LegacyContainer {
         if self.inner.container.exists().await? {
             return Ok(());
         }
-        Err(StoreError::Refused {
-            message: format!(
+        Err(StoreError::refused(
+            RefusalCause::NotFound,
+            format!(
                 "{}: the container does not exist, so no Event Processor Host has used it: correct its name, or the account's",
                 self.inner.container.place
             ),
-        })
+        ))
     }
 }
 
@@ -112,7 +113,7 @@ impl Inner {
         if !listed.iter().any(|listed| place(&self.prefix, &listed.name).is_some()) {
             let names: Vec<&str> = listed.iter().map(|listed| listed.name.as_str()).collect();
             let place = &self.container.place;
-            return Err(StoreError::Refused { message: format!("{place}: {}", instead(&names)) });
+            return Err(StoreError::refused(RefusalCause::NotFound, format!("{place}: {}", instead(&names))));
         }
         let found = listed.into_iter().filter_map(|listed| {
             let (group, partition, fit) = place(&self.prefix, &listed.name)?;
@@ -185,24 +186,26 @@ impl Inner {
     /// The error for two blobs of one partition. The hub ignores the case of a group's name, and only an operator
     /// knows which blob is current.
     fn duplicate_lease(&self, group: &GroupId, one: &Found, other: &Found) -> StoreError {
-        StoreError::Refused {
-            message: format!(
+        StoreError::refused(
+            RefusalCause::Other,
+            format!(
                 "{}: {} and {} are both the lease of partition {} of {group}, because the hub ignores the case of names: \
                  find out which of them the hosts wrote last, and move the other away",
                 self.container.place, one.name, other.name, one.partition
             ),
-        }
+        )
     }
 
     async fn lease(&self, found: &Found, id: &str) -> Result<(), StoreError> {
         if !self.container.lease(&found.name, LEASE_SECONDS, id).await? {
-            return Err(StoreError::Refused {
-                message: format!(
+            return Err(StoreError::refused(
+                RefusalCause::Other,
+                format!(
                     "{}: another process holds the lease of {}: the old hosts still run. Stop all of them, wait a minute, \
                      and try again",
                     self.container.place, found.name
                 ),
-            });
+            ));
         }
         Ok(())
     }
@@ -271,7 +274,7 @@ fn only_read<'a, T: 'a>(inner: &'a Inner) -> StoreFuture<'a, T> {
          them into another store",
         inner.container.place
     );
-    Box::pin(async move { Err(StoreError::Refused { message }) })
+    Box::pin(async move { Err(StoreError::refused(RefusalCause::Other, message)) })
 }
 
 impl fmt::Debug for LegacyContainer {

@@ -7,7 +7,7 @@ use azure_core::credentials::TokenCredential;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::azblob::address::EMULATED_KEY;
+use crate::storage_account::EMULATOR_KEY;
 
 /// A credential for a storage account.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl AccountKey {
 
     /// Whether it is the public key of the emulators.
     pub(in crate::azblob) fn is_public(&self) -> bool {
-        Self::from_base64(EMULATED_KEY).as_ref() == Some(self)
+        Self::from_base64(EMULATOR_KEY).as_ref() == Some(self)
     }
 }
 

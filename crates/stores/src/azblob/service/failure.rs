@@ -6,6 +6,9 @@ use std::time::Duration;
 use azure_core::error::{Error, ErrorKind};
 use azure_core::http::headers::HeaderName;
 use azure_core::time::parse_rfc7231;
+use ephor_core::store::RefusalCause::{
+    self, AccessDenied, Incompatible, InvalidCredentials, NotFound, Other,
+};
 use ephor_core::store::{StoreError, Throttling};
 use ephor_core::time::Timestamp;
 
@@ -17,7 +20,7 @@ enum Class {
     /// The service throttles.
     Throttles,
     /// An operator must act.
-    Refuses,
+    Refuses(RefusalCause),
 }
 
 const NO_RIGHT: &str = "the key, signature or role lacks a right: it must allow to read, list, write and delete \
@@ -31,59 +34,63 @@ const SIGNED_WRONG: &str = "the service does not accept the key or signature: is
 
 /// Classes and advice by the service's error code.
 const CODES: &[(&str, Class, &str)] = &[
-    ("AuthenticationFailed", Class::Refuses, SIGNED_WRONG),
-    ("InvalidAuthenticationInfo", Class::Refuses, SIGNED_WRONG),
-    ("NoAuthenticationInformation", Class::Refuses, SIGNED_WRONG),
-    ("AuthorizationFailure", Class::Refuses, NOT_LET_IN),
-    ("AuthorizationPermissionMismatch", Class::Refuses, NO_RIGHT),
-    ("AuthorizationResourceTypeMismatch", Class::Refuses, NO_RIGHT),
-    ("AuthorizationServiceMismatch", Class::Refuses, NO_RIGHT),
-    ("InsufficientAccountPermissions", Class::Refuses, NO_RIGHT),
+    ("AuthenticationFailed", Class::Refuses(InvalidCredentials), SIGNED_WRONG),
+    ("InvalidAuthenticationInfo", Class::Refuses(InvalidCredentials), SIGNED_WRONG),
+    ("NoAuthenticationInformation", Class::Refuses(InvalidCredentials), SIGNED_WRONG),
+    ("AuthorizationFailure", Class::Refuses(AccessDenied), NOT_LET_IN),
+    ("AuthorizationPermissionMismatch", Class::Refuses(AccessDenied), NO_RIGHT),
+    ("AuthorizationResourceTypeMismatch", Class::Refuses(AccessDenied), NO_RIGHT),
+    ("AuthorizationServiceMismatch", Class::Refuses(AccessDenied), NO_RIGHT),
+    ("InsufficientAccountPermissions", Class::Refuses(AccessDenied), NO_RIGHT),
     (
         "AuthorizationProtocolMismatch",
-        Class::Refuses,
+        Class::Refuses(InvalidCredentials),
         "this signature is for https only: use an https endpoint",
     ),
     (
         "AuthorizationSourceIPMismatch",
-        Class::Refuses,
+        Class::Refuses(InvalidCredentials),
         "this signature is not for this machine's address: create one that is, or one without an address",
     ),
     (
         "KeyBasedAuthenticationNotPermitted",
-        Class::Refuses,
+        Class::Refuses(InvalidCredentials),
         "this account accepts no keys: use Entra ID, or allow access by key in its configuration",
     ),
     (
         "PublicAccessNotPermitted",
-        Class::Refuses,
+        Class::Refuses(InvalidCredentials),
         "the request had no credentials: give a key or a signature, or sign in to Entra ID",
     ),
-    ("ContainerNotFound", Class::Refuses, NO_CONTAINER),
+    ("ContainerNotFound", Class::Refuses(NotFound), NO_CONTAINER),
     ("ContainerBeingDeleted", Class::Passes, "the container is being deleted: wait, or name another"),
-    ("ContainerDisabled", Class::Refuses, "the container is disabled"),
-    ("AccountIsDisabled", Class::Refuses, "the account is disabled"),
+    ("ContainerDisabled", Class::Refuses(Other), "the container is disabled"),
+    ("AccountIsDisabled", Class::Refuses(Other), "the account is disabled"),
     (
         "BlobImmutableDueToPolicy",
-        Class::Refuses,
+        Class::Refuses(Other),
         "a policy forbids changes of blobs: use a container without an immutability policy",
     ),
     (
         "LeaseIdMissing",
-        Class::Refuses,
+        Class::Refuses(Other),
         "another process holds a blob lease on this record, perhaps an old Event Processor Host in the same container: \
          stop it, or break the lease",
     ),
     (
         "InvalidHeaderValue",
-        Class::Refuses,
+        Class::Refuses(Incompatible),
         "the service does not accept a header: if it is an older one (Azure Stack Hub), set its version, such as \
          2017-11-09",
     ),
-    ("UnsupportedHeader", Class::Refuses, "the service does not know a header: set its version"),
+    (
+        "UnsupportedHeader",
+        Class::Refuses(Incompatible),
+        "the service does not know a header: set its version",
+    ),
     (
         "FeatureVersionMismatch",
-        Class::Refuses,
+        Class::Refuses(Incompatible),
         "the service does not support this in this version: set a later one",
     ),
     ("ServerBusy", Class::Throttles, "the service is busy: use fewer partitions or hosts per account"),
@@ -95,11 +102,11 @@ const CODES: &[(&str, Class, &str)] = &[
 /// The class and advice by the status, if there is no known code.
 fn of_status(status: u16) -> (Class, &'static str) {
     match status {
-        401 | 403 => (Class::Refuses, NO_RIGHT),
+        401 | 403 => (Class::Refuses(AccessDenied), NO_RIGHT),
         // The service names what is missing; this answer is from another server, perhaps for a short time.
         404 => (Class::Passes, "another server than the service answers at this address: check the endpoint"),
         429 | 503 => (Class::Throttles, "the service is busy: use fewer partitions or hosts per account"),
-        400..=499 => (Class::Refuses, "the service refuses"),
+        400..=499 => (Class::Refuses(Other), "the service refuses"),
         _ => (Class::Passes, "the service reports an error"),
     }
 }
@@ -144,11 +151,6 @@ pub(in crate::azblob) fn broke(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection | ErrorKind::Io)
 }
 
-/// Whether an error is one of missing rights.
-pub(in crate::azblob) fn lacks_right(error: &StoreError) -> bool {
-    matches!(error, StoreError::Refused { message } if message.contains(NO_RIGHT) || message.contains(NOT_LET_IN))
-}
-
 /// The innermost cause. The outer ones repeat the URL, which may contain a signature.
 fn cause(error: &Error) -> String {
     let mut inner: Option<&dyn std::error::Error> = error.source();
@@ -185,7 +187,7 @@ pub(in crate::azblob) fn of(error: &Error, place: &str, what: &str) -> StoreErro
             Some(retry_after) => StoreError::Throttled(Throttling { message, retry_after }.into()),
             None => StoreError::Throttled(message.into()),
         },
-        Class::Refuses => StoreError::Refused { message },
+        Class::Refuses(cause) => StoreError::refused(cause, message),
     }
 }
 
@@ -200,7 +202,7 @@ pub(in crate::azblob) fn copy_of(error: &StoreError) -> StoreError {
             None => StoreError::Throttled(cause.to_string().into()),
         },
         StoreError::Damaged { what } => StoreError::Damaged { what: what.clone() },
-        StoreError::Refused { message } => StoreError::Refused { message: message.clone() },
+        StoreError::Refused { cause, message } => StoreError::refused(*cause, message),
     }
 }
 
@@ -229,18 +231,19 @@ mod tests {
 
     #[test]
     fn every_answer_is_of_one_class_and_says_what_to_do() {
-        for (status, code, words) in [
-            (403, "AuthenticationFailed", "clock"),
-            (403, "AuthorizationPermissionMismatch", "lacks a right"),
-            (403, "", "lacks a right"),
-            (403, "KeyBasedAuthenticationNotPermitted", "Entra ID"),
-            (404, "ContainerNotFound", "container does not exist"),
-            (400, "InvalidHeaderValue", "2017-11-09"),
-            (412, "LeaseIdMissing", "blob lease"),
-            (409, "BlobImmutableDueToPolicy", "immutability"),
+        for (status, code, cause, words) in [
+            (403, "AuthenticationFailed", InvalidCredentials, "clock"),
+            (403, "AuthorizationFailure", AccessDenied, "network rules"),
+            (403, "AuthorizationPermissionMismatch", AccessDenied, "lacks a right"),
+            (403, "", AccessDenied, "lacks a right"),
+            (403, "KeyBasedAuthenticationNotPermitted", InvalidCredentials, "Entra ID"),
+            (404, "ContainerNotFound", NotFound, "container does not exist"),
+            (400, "InvalidHeaderValue", Incompatible, "2017-11-09"),
+            (412, "LeaseIdMissing", Other, "blob lease"),
+            (409, "BlobImmutableDueToPolicy", Other, "immutability"),
         ] {
             let error = told(status, code);
-            assert!(matches!(&error, StoreError::Refused { .. }), "{error}");
+            assert_eq!(error.refusal_cause(), Some(cause), "{error}");
             assert!(error.to_string().contains(words), "{error}");
         }
         for (status, code) in [(503, "ServerBusy"), (429, "TooManyRequests"), (429, ""), (503, "")] {
@@ -251,7 +254,6 @@ mod tests {
         {
             assert!(matches!(told(status, code), StoreError::Unavailable(_)), "{status} {code}");
         }
-        assert!(lacks_right(&told(403, "AuthorizationFailure")) && !lacks_right(&told(404, "")));
     }
 
     #[test]

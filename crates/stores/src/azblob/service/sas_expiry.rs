@@ -1,10 +1,10 @@
 //! Warns before a shared access signature expires, and reports an expired one.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use azure_core::time::{OffsetDateTime, parse_rfc3339};
-use ephor_core::store::StoreError;
+use azure_core::time::OffsetDateTime;
+use ephor_core::store::{RefusalCause, StoreError};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::metadata::unescape;
@@ -35,8 +35,7 @@ impl SasExpiry {
             17 => format!("{}:00Z", text.trim_end_matches('Z')),
             _ => text.clone(),
         };
-        let at = Timestamp(parse_rfc3339(&whole).ok()?.unix_timestamp() * 1_000);
-        Some(Self { at, text, warned: AtomicU8::new(0) })
+        Some(Self { at: whole.parse().ok()?, text, warned: AtomicU8::new(0) })
     }
 
     /// Logs a warning if the expiry is near at this time of the service, once for each stage.
@@ -67,12 +66,12 @@ impl SasExpiry {
         place: &str,
         what: &str,
     ) -> Option<StoreError> {
-        let now = at.unwrap_or_else(|| Timestamp(OffsetDateTime::now_utc().unix_timestamp() * 1_000));
+        let now = at.unwrap_or_else(|| SystemTime::from(OffsetDateTime::now_utc()).into());
         let message = format!(
             "{place}: the shared access signature has expired ({}): create a new one, and restart with it ({what})",
             self.text
         );
-        (now >= self.at).then_some(StoreError::Refused { message })
+        (now >= self.at).then(|| StoreError::refused(RefusalCause::InvalidCredentials, message))
     }
 }
 

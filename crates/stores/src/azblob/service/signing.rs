@@ -129,9 +129,7 @@ mod tests {
     use azure_core::http::Method;
 
     use super::*;
-
-    const KEY: &str =
-        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+    use crate::storage_account::EMULATOR_KEY;
 
     fn request(url: &str, method: Method) -> Request {
         Request::new(url.parse().unwrap(), method)
@@ -170,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_request_is_signed_once_and_the_key_is_not_in_it() {
-        let key = AccountKey::from_base64(KEY).unwrap();
+        let key = AccountKey::from_base64(EMULATOR_KEY).unwrap();
         let mut request = request("http://127.0.0.1:1/dev/c", Method::Get);
         sign(&mut request, "dev", &key, "Fri, 26 Jun 2015 23:39:12 GMT");
         sign(&mut request, "dev", &key, "Fri, 26 Jun 2015 23:39:12 GMT");

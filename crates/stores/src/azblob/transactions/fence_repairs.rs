@@ -10,14 +10,13 @@ use std::pin::pin;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::record::CheckpointRecord;
-use ephor_core::store::StoreError;
+use ephor_core::store::{RefusalCause, StoreError};
 use futures_util::{StreamExt, stream};
 
 use crate::azblob::layout::blob_names::{Kind, Names};
 use crate::azblob::records::checkpoint;
 use crate::azblob::records::ownership::{self, Ownership};
 use crate::azblob::service::container::Blob;
-use crate::azblob::service::failure;
 use crate::azblob::session::Session;
 use crate::azblob::transactions::fencing::Fencing;
 
@@ -126,7 +125,7 @@ impl Session {
             // Another change is in progress: the next view shows it.
             Ok(Fencing::Overtaken) => Ok(None),
             // A process that may only read shows what is there.
-            Err(error) if failure::lacks_right(&error) => Ok(None),
+            Err(StoreError::Refused { cause: RefusalCause::AccessDenied, .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

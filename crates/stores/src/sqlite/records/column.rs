@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, PartitionId};
+use ephor_core::store::RefusalCause;
 use ephor_core::time::Timestamp;
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -15,7 +16,8 @@ use crate::text::Unreadable;
 /// A number as SQLite stores it: at most 2^63 - 1.
 pub(super) fn stored(number: u64) -> TransactionResult<i64> {
     i64::try_from(number).map_err(|_| {
-        TransactionError::Refused(format!("{number} exceeds the largest number that SQLite stores"))
+        let message = format!("{number} exceeds the largest number that SQLite stores");
+        TransactionError::Refused(RefusalCause::Other, message)
     })
 }
 

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::record::{Change, NoEpochLeft};
-use ephor_core::store::View;
+use ephor_core::store::{RefusalCause, View};
 use ephor_core::time::Timestamp;
 use rusqlite::Connection;
 
@@ -26,7 +26,7 @@ use crate::text::Unreadable;
 pub(super) enum TransactionError {
     Sqlite(rusqlite::Error),
     Damaged(String),
-    Refused(String),
+    Refused(RefusalCause, String),
 }
 
 impl From<rusqlite::Error> for TransactionError {
@@ -37,7 +37,7 @@ impl From<rusqlite::Error> for TransactionError {
 
 impl From<NoEpochLeft> for TransactionError {
     fn from(error: NoEpochLeft) -> Self {
-        Self::Refused(error.to_string())
+        Self::Refused(RefusalCause::NoEpochLeft, error.to_string())
     }
 }
 

@@ -8,7 +8,7 @@ use ephor_core::BoxFuture;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, TransferRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, SeekRequest, StoreError};
+use ephor_core::store::{Claim, Handoff, RefusalCause, Renewal, SeekRequest, StoreError};
 
 use super::StoreFixture;
 use super::scene::{LEASE, P, Scene, at_once, finished, host};
@@ -101,7 +101,7 @@ pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn 
         scene.store.claim(&scene.group, &request).await
     };
     let refused = |error: StoreError| match error {
-        StoreError::Refused { message } => {
+        StoreError::Refused { cause: RefusalCause::NoEpochLeft, message } => {
             assert!(message.contains("partition 3 has no epoch left"), "{message}")
         }
         other => panic!("not refused, but {other}"),

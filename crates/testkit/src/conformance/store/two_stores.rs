@@ -1,17 +1,10 @@
 //! Two store clients as one store: simulates a fleet in two processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use ephor_core::BoxFuture;
-use ephor_core::history::OwnershipChange;
-use ephor_core::host_record::HostRecord;
-use ephor_core::ids::{GroupId, HostId, PartitionId};
-use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
-use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreFuture, View,
-};
+use ephor_core::ids::{GroupId, HostId};
+use ephor_core::store::{Store, StoreFuture, StoreLayer, StoreMethod, StoreRequest};
 
 /// Two clients of one database that know nothing of each other, as in two processes, behind one
 /// [`Store`]. With it the conformance suite finds errors in state that a client caches beside the
@@ -43,83 +36,23 @@ impl<S> TwoStores<S> {
         if self.hosts_stay { &self.stores[sum % 2] } else { &self.stores[0] }
     }
 
-    /// The client for this call of a host.
-    fn by(&self, host: &HostId) -> &S {
-        if self.hosts_stay { self.home(host) } else { self.next() }
+    /// The client for a call.
+    fn client<T>(&self, request: &StoreRequest<T>) -> &S {
+        match request.caller() {
+            Some(host) if self.hosts_stay || request.method() == StoreMethod::Heartbeat => self.home(host),
+            _ => self.next(),
+        }
     }
 }
 
-impl<S: Store> Store for TwoStores<S> {
-    fn capabilities(&self) -> Capabilities {
-        self.stores[0].capabilities()
+impl<S: Store> StoreLayer for TwoStores<S> {
+    fn inner(&self) -> &dyn Store {
+        &self.stores[0]
     }
 
-    fn groups(&self) -> StoreFuture<'_, Vec<GroupId>> {
-        self.next().groups()
-    }
-
-    fn init_group<'a>(&'a self, group: &'a GroupId, origin: &'a GroupOrigin) -> StoreFuture<'a, GroupOrigin> {
-        self.next().init_group(group, origin)
-    }
-
-    fn view<'a>(&'a self, group: &'a GroupId) -> StoreFuture<'a, View> {
-        self.next().view(group)
-    }
-
-    fn heartbeat<'a>(&'a self, group: &'a GroupId, record: &'a HostRecord) -> StoreFuture<'a, DesiredState> {
-        self.home(&record.id).heartbeat(group, record)
-    }
-
-    fn retire<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> StoreFuture<'a, ()> {
-        self.by(host).retire(group, host)
-    }
-
-    fn set_desired_state<'a>(
-        &'a self,
-        group: &'a GroupId,
-        host: &'a HostId,
-        desired: DesiredState,
-    ) -> StoreFuture<'a, bool> {
-        self.next().set_desired_state(group, host, desired)
-    }
-
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
-        self.by(&request.host).claim(group, request)
-    }
-
-    fn renew<'a>(
-        &'a self,
-        group: &'a GroupId,
-        duration: Duration,
-        tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
-        let store = tokens.first().map_or_else(|| self.next(), |token| self.by(&token.owner));
-        store.renew(group, duration, tokens)
-    }
-
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
-        self.by(&request.token.owner).transfer(group, request)
-    }
-
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
-        self.by(&request.token.owner).release(group, request)
-    }
-
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
-        self.by(&request.token.owner).save(group, request)
-    }
-
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
-        self.next().seek(group, request)
-    }
-
-    fn history<'a>(
-        &'a self,
-        group: &'a GroupId,
-        partition: Option<PartitionId>,
-        max: usize,
-    ) -> StoreFuture<'a, Vec<OwnershipChange>> {
-        self.next().history(group, partition, max)
+    fn forward<T: Send + 'static>(&self, request: StoreRequest<T>) -> StoreFuture<'_, T> {
+        let client = self.client(&request);
+        request.send(client)
     }
 
     fn changed<'a>(&'a self, group: &'a GroupId, host: &'a HostId) -> BoxFuture<'a, ()> {

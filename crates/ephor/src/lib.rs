@@ -25,6 +25,7 @@ mod processor;
 mod pump;
 mod report;
 mod saves_in_flight;
+mod sought;
 mod stop_report;
 mod store_calls;
 
@@ -46,6 +47,7 @@ pub use options::{
 };
 pub use processor::{CloseReason, EventProcessor};
 pub use pump::state::PumpState;
+pub use sought::Sought;
 pub use stop_report::StopReport;
 
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};

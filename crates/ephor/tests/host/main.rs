@@ -32,6 +32,7 @@ mod recorder;
 mod renewing;
 mod rewinds;
 mod signals;
+mod sought;
 mod spaced_checkpoints;
 mod starting;
 mod stopping;

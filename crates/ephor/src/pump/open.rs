@@ -237,7 +237,7 @@ impl<P: EventProcessor> Pump<P> {
             if let Some(Interrupt::Lost(reason)) = self.guard.check(InterruptMask::Drain) {
                 return Err(self.ending(Interrupt::Lost(reason)));
             }
-            if self.shares_with_other_sdks() {
+            if !self.hub_fences() {
                 self.confirm_ownership().await?;
             }
             let options = &self.shared.options;

@@ -182,7 +182,7 @@ impl Protocol {
                     seen.version = LeaseVersion::revision(u64::from(ago));
                 }
                 seen.partition = number(partition);
-                // The planted bug: uses its own clock, which is a lease ahead, instead of the store's.
+                // The mutation: uses its own clock, which is a lease ahead, instead of the store's.
                 if !self.rules.ages_are_the_stores {
                     seen.age += ticks(LEASE);
                 }

@@ -140,7 +140,7 @@ fn where_no_epoch_is_left_nothing_changes_hands_and_the_owner_stays() {
 }
 
 #[test]
-fn the_planted_bug_leaves_the_epoch_where_it_was() {
+fn the_mutation_leaves_the_epoch_where_it_was() {
     let first = owned("a", at(0));
     let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
     for (cause, epoch) in [

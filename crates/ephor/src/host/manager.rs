@@ -28,8 +28,9 @@ use super::changes::{OwnershipEvent, OwnershipReason};
 use super::foreign::Foreign;
 use super::health::Health;
 use super::hub_refresh::HubAnswer;
+#[cfg(feature = "mutations")]
+use super::mutations;
 use super::namesakes::Namesakes;
-use super::planted;
 use super::same_hub;
 use super::shared::HostShared;
 use crate::error::HostError;
@@ -275,7 +276,7 @@ impl Manager {
 
     /// The requests to write into our record.
     fn wants(&self) -> Vec<Want> {
-        if self.shared.rules.asks_stand_in_the_askers_record {
+        if self.shared.rules.asks_stand_in_the_askers_record() {
             self.asks.values().map(Ask::want).collect()
         } else {
             vec![]
@@ -335,12 +336,11 @@ impl Manager {
             self.liveness_tracker.store_unreachable(received);
             return None;
         };
-        let liveness = if shared.rules.ages_are_the_stores {
-            self.liveness_tracker.observe(&view, sent, received)
-        } else {
-            let aged = planted::ages_by_our_clock(&view, shared.environment.wall());
-            self.liveness_tracker.observe(&aged, sent, received)
-        };
+        #[cfg(not(feature = "mutations"))]
+        let judged = &view;
+        #[cfg(feature = "mutations")]
+        let judged = &mutations::judged(&view, &shared);
+        let liveness = self.liveness_tracker.observe(judged, sent, received);
         if liveness.skewed {
             shared.reporter.report(&HostError::ClockSkew);
         }

@@ -13,9 +13,10 @@ mod health;
 pub(crate) mod hub_health;
 mod hub_refresh;
 pub(crate) mod manager;
+#[cfg(feature = "mutations")]
+pub(crate) mod mutations;
 mod namesakes;
 mod ownership;
-pub(crate) mod planted;
 pub(crate) mod pumps;
 mod renewer;
 mod same_hub;

@@ -218,10 +218,9 @@ impl HostShared {
         }
     }
 
-    /// The time from which a deadline counts. The deliberate bug counts from the arrival of the
-    /// reply.
+    /// The time from which a deadline counts. The mutation counts from the arrival of the reply.
     pub(crate) fn counts_from(&self, sent: Monotonic) -> Monotonic {
-        if self.rules.deadlines_count_from_the_request { sent } else { self.now() }
+        if self.rules.deadlines_count_from_the_request() { sent } else { self.now() }
     }
 
     pub(crate) fn slots(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Slot>> {

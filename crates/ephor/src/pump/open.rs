@@ -19,7 +19,8 @@ use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
 use crate::context::Checkpointed;
 use crate::environment::Environment;
 use crate::error::{HostError, PartitionError, ProcessorError};
-use crate::host::planted;
+#[cfg(feature = "mutations")]
+use crate::host::mutations;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump::state::PumpState;
 
@@ -57,11 +58,13 @@ impl<P: EventProcessor> Pump<P> {
         };
         let log = context.inner().log.as_ref();
         let found = resume::resume(known.as_ref(), initial, &properties, log, options.on_invalid_position);
-        let found = if self.shared.rules.rewinds_need_proof {
-            found
-        } else {
-            planted::rewind_without_proof(found, &properties, options.on_invalid_position)
-        };
+        #[cfg(feature = "mutations")]
+        let found = mutations::rewind_without_proof(
+            &self.shared.rules,
+            found,
+            &properties,
+            options.on_invalid_position,
+        );
         match found {
             // Not beside processors of other SDKs, which would start at this saved position instead
             // of their own initial one.

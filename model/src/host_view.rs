@@ -103,9 +103,10 @@ impl Protocol {
             tracker.observe(&self.view(plan_input, stale, ago, &id, &number), then, then);
         }
         let mut liveness = tracker.observe(&view, NOW, NOW);
-        // The planted bug: goes by its own clock, which is a lease ahead of the store's.
+        // The mutation: goes by its own clock, which is a lease ahead of the store's.
         if !self.rules.ages_are_the_stores {
-            liveness.expired = view.leases.iter().filter(|l| l.owner.is_some()).map(|l| l.partition).collect();
+            liveness.expired =
+                view.leases.iter().filter(|l| l.owner.is_some()).map(|l| l.partition).collect();
         }
         let partitions: Vec<PartitionId> = (0..self.bounds.partitions).map(Step::id).collect();
         let mut fleet = Fleet::read(&view, &liveness, &partitions, ticks(OVERDUE), &self.rules);

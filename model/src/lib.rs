@@ -38,14 +38,14 @@
 //! | the model that the checker searches | [`protocol`] |
 //! | a search and its findings | [`search`] |
 //! | a counterexample as text | [`counterexample`] |
-//! | the bugs that can be switched on | [`plants`] |
+//! | the rules that can be switched off | [`mutations`] |
 
 pub mod action;
 pub mod bounds;
 pub mod counterexample;
 pub mod eager_steps;
 pub mod host_view;
-pub mod plants;
+pub mod mutations;
 pub mod properties;
 pub mod protocol;
 pub mod pump;

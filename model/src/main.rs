@@ -1,4 +1,4 @@
-//! `ephor-model [--hosts 2|3] [--partitions 1|2] … [--plant BUG]`: searches all states of the lease protocol.
+//! `ephor-model [--hosts 2|3] [--partitions 1|2] … [--mutation NAME]`: searches all states of the lease protocol.
 //!
 //! Prints the shortest counterexample of a violated property.
 
@@ -9,13 +9,13 @@ use std::time::Instant;
 
 use ephor_core::rules::Rules;
 use ephor_model::bounds::Bounds;
-use ephor_model::plants;
+use ephor_model::mutations;
 use ephor_model::protocol::Protocol;
 use ephor_model::search::{cores, search, search_shortest};
 
 const USAGE: &str = "usage: ephor-model [--hosts 2|3] [--partitions 1|2] [--changes N] [--messages N]
                    [--events N] [--seeks N] [--stops N] [--failures N] [--unknowns N|any] [--ticks N|any]
-                   [--named] [--no-recovery] [--threads N] [--plant BUG]
+                   [--named] [--no-recovery] [--threads N] [--mutation NAME]
   --changes N    at most N changes of owner, over all partitions
   --messages N   at most N requests and answers in flight at a time (up to 3);
                  all others arrive at once
@@ -27,24 +27,30 @@ const USAGE: &str = "usage: ephor-model [--hosts 2|3] [--partitions 1|2] [--chan
   --ticks N      at most N ticks, or any number
   --named        no symmetry reduction: states that differ only in names count separately
   --no-recovery  do not check the recovery from every state
-  --plant BUG    switch a bug on and print the shortest counterexample:";
+  --mutation NAME  switch a rule off and print the shortest counterexample:";
 
 struct Arguments {
     bounds: Bounds,
-    plant: Option<&'static plants::Plant>,
+    mutation: Option<&'static mutations::Mutation>,
     named: bool,
     recovers: bool,
     threads: usize,
 }
 
 fn usage() -> String {
-    let plants = plants::all().map(|plant| format!("\n                 {}: {}", plant.name, plant.what));
-    format!("{USAGE}{}", plants.collect::<String>())
+    let mutations =
+        mutations::all().map(|mutation| format!("\n                 {}: {}", mutation.name, mutation.what));
+    format!("{USAGE}{}", mutations.collect::<String>())
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut parsed =
-        Arguments { bounds: Bounds::default(), plant: None, named: false, recovers: true, threads: cores() };
+    let mut parsed = Arguments {
+        bounds: Bounds::default(),
+        mutation: None,
+        named: false,
+        recovers: true,
+        threads: cores(),
+    };
     let mut given = std::env::args().skip(1);
     while let Some(name) = given.next() {
         let mut value = || given.next().ok_or_else(|| format!("{name} needs a value\n{}", usage()));
@@ -70,11 +76,11 @@ fn arguments() -> Result<Arguments, String> {
             "--threads" => parsed.threads = usize::from(number(value()?, 64)?.max(1)),
             "--named" => parsed.named = true,
             "--no-recovery" => parsed.recovers = false,
-            "--plant" => {
-                let bug = value()?;
-                let found =
-                    plants::find(&bug).ok_or_else(|| format!("there is no bug {bug:?}\n{}", usage()))?;
-                parsed.plant = Some(found);
+            "--mutation" => {
+                let name = value()?;
+                let found = mutations::find(&name);
+                parsed.mutation =
+                    Some(found.ok_or_else(|| format!("there is no mutation {name:?}\n{}", usage()))?);
             }
             _ => return Err(format!("unknown argument {name:?}\n{}", usage())),
         }
@@ -84,7 +90,7 @@ fn arguments() -> Result<Arguments, String> {
 
 #[expect(clippy::disallowed_methods, reason = "measures how long a search takes")]
 fn main() -> ExitCode {
-    let Arguments { bounds, plant, named, recovers, threads } = match arguments() {
+    let Arguments { bounds, mutation, named, recovers, threads } = match arguments() {
         Ok(arguments) => arguments,
         Err(message) => {
             println!("{message}");
@@ -92,9 +98,9 @@ fn main() -> ExitCode {
         }
     };
     println!("{bounds:?}");
-    let rules = plant.map_or(Rules::KEPT, |plant| plant.rules);
+    let rules = mutation.map_or(Rules::KEPT, |mutation| mutation.rules);
     let start = Instant::now();
-    let mut findings = if plant.is_some() {
+    let mut findings = if mutation.is_some() {
         // In a counterexample hosts keep their names.
         search_shortest(|| Protocol { recovers, ..Protocol::new(bounds, rules) }.named())
     } else {

@@ -16,7 +16,7 @@ fn left(age: u8) -> u8 {
 impl Protocol {
     /// Whether a host would deliver now.
     pub fn delivers(&self, state: &State, host: usize, partition: usize) -> bool {
-        // The planted bug: delivers prefetched events after the deadline.
+        // The mutation: delivers prefetched events after the deadline.
         let believed = !self.rules.loss_comes_before_delivery;
         state.hosts[host].slots[partition].is_some_and(|slot| {
             (slot.left > 0 || believed) && slot.takeover_delay == 0 && slot.disposition.is_none()
@@ -103,7 +103,7 @@ impl Step<'_> {
         let Some(slot) = self.slot(host, partition) else { return };
         let Slot { epoch, finished, .. } = *slot;
         let Some(disposition) = slot.disposition else { return };
-        // The planted bug: gives the partition away before the final checkpoint.
+        // The mutation: gives the partition away before the final checkpoint.
         let settled = !slot.unsaved || !in_order;
         self.log(format_args!("{name} closes {p:?} and gives it away in e{epoch}"));
         let partition = small(partition);
@@ -154,7 +154,7 @@ impl Step<'_> {
 
     /// Returns the ticks that are left when an answer arrives: counted from the moment before the request was sent.
     fn left_at_answer(&self, age: u8) -> u8 {
-        // The planted bug: counts from the arrival of the answer.
+        // The mutation: counts from the arrival of the answer.
         left(if self.protocol.rules.deadlines_count_from_the_request { age } else { 0 })
     }
 

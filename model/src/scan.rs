@@ -203,7 +203,7 @@ impl Step<'_> {
         self.send(Message { host: small(host), awaited: true, call });
     }
 
-    /// Returns the position in the view. Only the planted bug uses it.
+    /// Returns the position in the view. Only the mutation uses it.
     fn viewed_position(&self, partition: usize) -> u8 {
         let used = !self.protocol.rules.claims_bring_the_checkpoint;
         if used { self.state.partitions[partition].position } else { 0 }

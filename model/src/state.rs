@@ -152,7 +152,7 @@ pub enum Call {
         current: bool,
         /// How long ago it was sent.
         age: u8,
-        /// The position in the view, which only the planted bug uses.
+        /// The position in the view, which only the mutation uses.
         viewed_position: u8,
     },
     /// The answer to a claim that won.

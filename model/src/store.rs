@@ -184,7 +184,7 @@ impl Step<'_> {
 
     /// Returns the position for a won claim: the checkpoint after it was fenced.
     fn where_to_begin(&self, partition: usize, viewed_position: u8) -> u8 {
-        // The planted bug: uses the position of the view, although others may have saved since.
+        // The mutation: uses the position of the view, although others may have saved since.
         let believed = !self.protocol.rules.claims_bring_the_checkpoint;
         if believed { viewed_position } else { self.state.partitions[partition].position }
     }

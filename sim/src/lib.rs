@@ -34,7 +34,7 @@
 //! | fleets of growing size, and their cost | [`scale`] |
 //! | the promises that must always hold | [`judge`] |
 //! | a processor or a store of your own in all this | [`kit`], `user_code`, `observed_processor` |
-//! | bugs that it must notice | [`plants`] |
+//! | mutations that the judge must notice | [`mutations`] |
 //! | which fault hit which state | [`coverage`] |
 //! | the log of a run, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
@@ -56,7 +56,7 @@ pub mod kit;
 pub mod moves;
 mod network;
 mod observed_processor;
-pub use ephor_core::rules::plants;
+pub use ephor_core::rules::mutations;
 pub mod processor;
 pub mod reduce;
 pub mod run;

@@ -61,8 +61,15 @@ fn one_fleet(seed: u64, moves: &mut Moves) {
     let drawn = Scenario::draw(seed);
     let config = HostConfig { process_timeout: None, max_partitions: None, lease: LEASE, ..drawn.config };
     let initial = StartPosition::Earliest;
-    let scenario =
-        Scenario { injections: vec![], by_hand: 0.0, config, initial, distance: Duration::ZERO, ..drawn };
+    let scenario = Scenario {
+        injections: vec![],
+        by_hand: 0.0,
+        config,
+        initial,
+        distance: Duration::ZERO,
+        hub_fences: true,
+        ..drawn
+    };
     let wakes = scenario.wakes;
     let mut run = Run::new(scenario, Rules::default());
     run.send_events();

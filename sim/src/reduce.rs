@@ -226,6 +226,7 @@ impl Search<'_> {
         self.keeps_change(|scenario| replace(&mut scenario.wakes, true));
         self.keeps_change(|scenario| replace(&mut scenario.epochless, false));
         self.keeps_change(|scenario| replace(&mut scenario.reattaches, false));
+        self.keeps_change(|scenario| replace(&mut scenario.hub_fences, true));
         self.keeps_change(|scenario| replace(&mut scenario.distance, Duration::ZERO));
         self.keeps_change(|scenario| replace(&mut scenario.initial, StartPosition::Earliest));
         self.keeps_change(|scenario| replace(&mut scenario.config.process_timeout, None));

@@ -79,6 +79,7 @@ impl Run {
         let hub = MemoryHub::new("homes", scenario.partitions)
             .expect("a valid name")
             .with_clock(Arc::new(handle.clock(Machine::WORLD)));
+        let hub = if scenario.hub_fences { hub } else { hub.without_epochs() };
         let judge = Judge::new(&handle, &history, &scenario, log_of(&hub), store_clock);
         let judge = if user_code.store.is_some() { judge.without_wakes() } else { judge };
         let observer = judge.clone();

@@ -99,6 +99,9 @@ pub struct Scenario {
     pub epochless: bool,
     /// True if receivers attach again by themselves when their links break.
     pub reattaches: bool,
+    /// True if the hub fences readers by their epochs. Otherwise all read side by side, and hosts have the
+    /// store confirm their lease first.
+    pub hub_fences: bool,
 }
 
 impl Scenario {
@@ -134,6 +137,8 @@ impl Scenario {
             epochless: random.u32(0..8) == 0,
             // A random stream of its own, so that the other choices of a seed stay as they were.
             reattaches: Rng::with_seed(seed ^ 0x7ea7_7ac4).u32(0..4) == 0,
+            // The same.
+            hub_fences: Rng::with_seed(seed ^ 0x0fe9_ce50).u32(0..8) != 0,
         }
     }
 }
@@ -221,6 +226,12 @@ fn draw_from(catalog: &[Fault], count: usize, random: &mut Rng) -> Vec<Injection
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_run_of_eight_has_a_hub_that_does_not_fence_readers() {
+        let unfenced = (0..800).filter(|seed| !Scenario::draw(*seed).hub_fences).count();
+        assert!((75..=125).contains(&unfenced), "{unfenced} of 800");
+    }
 
     #[test]
     fn every_seed_has_at_least_what_a_run_must_have() {

@@ -30,6 +30,13 @@ const LOGGED: &str = "warn,ephor_gateway=info";
 /// The default for commands that report the state of their connection themselves.
 const LOGGED_BESIDE: &str = "warn,ephor_eventhubs=error";
 
+// Debug builds of the whole workspace share their features with the simulation, which can switch rules off.
+#[cfg(not(debug_assertions))]
+const _: () = assert!(
+    ephor_core::rules::ALWAYS_KEPT,
+    "a release must not have the feature `mutations`: build it alone, with cargo build --release -p ephor-cli"
+);
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let command = match parsed() {

@@ -177,12 +177,12 @@ pub fn claim(
     let blank = LeaseRecord::unowned(request.partition);
     let old = lease.unwrap_or(&blank);
     let takeover = matches!(request.cause, ClaimCause::Expired | ClaimCause::Unresponsive);
-    let highest = if rules.epochs_never_restart || old.owner.is_some() {
+    let highest = if rules.epochs_never_restart() || old.owner.is_some() {
         old.epoch.max(fence).max(request.above)
     } else {
         Epoch::NONE
     };
-    let epoch = if takeover && !rules.takeover_raises_the_epoch {
+    let epoch = if takeover && !rules.takeover_raises_the_epoch() {
         old.epoch
     } else {
         epoch_above(request.partition, highest)?
@@ -304,7 +304,7 @@ pub fn seek(
     let blank = LeaseRecord::unowned(partition);
     let old = lease.unwrap_or(&blank);
     let highest = old.epoch.max(fence);
-    let epoch = if rules.seeks_take_a_new_epoch { epoch_above(partition, highest)? } else { highest };
+    let epoch = if rules.seeks_take_a_new_epoch() { epoch_above(partition, highest)? } else { highest };
     let (previous_owner, previous_owner_until) = old.unaware_if_taken(now);
     let lease = LeaseRecord {
         owner: None,
@@ -349,14 +349,14 @@ pub fn save(record: &CheckpointRecord, request: &SaveRequest, now: Timestamp, ru
     let SaveRequest { token, position, log, rewind } = request;
     // Nobody has the epoch before the first one, not even while nobody has claimed yet.
     let fenced = record.fence != token.epoch || token.epoch == Epoch::NONE;
-    if rules.checkpoints_are_fenced && fenced {
+    if rules.checkpoints_are_fenced() && fenced {
         return SaveVerdict::Fenced { epoch: record.fence };
     }
     // A save without a log means the log that is stored.
     let log = log.as_ref().or_else(|| record.checkpoint.as_ref()?.log.as_ref());
     let backwards = record.checkpoint.as_ref().filter(|stored| !rewind && stored.forbids(position, log));
     match backwards {
-        Some(stored) if rules.checkpoints_are_fenced => SaveVerdict::Behind(stored.clone()),
+        Some(stored) if rules.checkpoints_are_fenced() => SaveVerdict::Behind(stored.clone()),
         _ => SaveVerdict::Write(Checkpoint {
             position: position.clone(),
             log: log.cloned(),

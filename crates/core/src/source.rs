@@ -3,8 +3,9 @@
 //! An implementation keeps two promises on which the host builds. Dropping the future of
 //! [`Receiver::receive`] loses no event: the next call yields it. And a receiver that lost its link
 //! reconnects by itself and resumes right after the last event that it yielded, never at the
-//! position with which it was opened. A receiver with epoch 0 reports the loss instead: that epoch
-//! fences nobody, so the caller must first make sure that it still owns the partition.
+//! position with which it was opened. A receiver with epoch 0, and every receiver of a source that
+//! does not fence readers, reports the loss instead: nobody is fenced there, so the caller must
+//! first make sure that it still owns the partition.
 
 use crate::BoxError;
 use crate::BoxFuture;
@@ -56,6 +57,25 @@ impl PartitionProperties {
     }
 }
 
+/// The optional features of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SourceCapabilities {
+    /// The hub disconnects the reader of a partition when another one opens with the same or a
+    /// higher epoch, and refuses lower epochs, as Event Hubs does. If it does not, any number of
+    /// readers read side by side, whatever their epochs: a host then reads with epoch 0, and has
+    /// the store confirm its lease before every attach.
+    pub fences_readers: bool,
+}
+
+impl SourceCapabilities {
+    /// The capabilities of Event Hubs.
+    pub const EVENT_HUBS: Self = Self { fences_readers: true };
+
+    /// The capabilities of a log that anybody may read at any time.
+    pub const PLAIN_LOG: Self = Self { fences_readers: false };
+}
+
 /// A request to open a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenRequest {
@@ -66,7 +86,8 @@ pub struct OpenRequest {
     /// The position at which to start.
     pub start: StartPosition,
     /// The owner's epoch. A receiver without one shares the partition with others. [`Epoch::NONE`]
-    /// is the epoch of processors that know no epochs: the one that attached last reads.
+    /// is the epoch of processors that know no epochs: the one that attached last reads. A source
+    /// that does not fence readers ignores it.
     pub epoch: Option<Epoch>,
     /// The name of this receiver that the hub shows to others.
     pub receiver: String,
@@ -180,6 +201,9 @@ pub trait EventSource: Send + Sync + 'static {
     fn endpoint(&self) -> String {
         format!("{}/{}", self.namespace(), self.hub())
     }
+
+    /// The optional features of this source. A source that wraps another returns its capabilities.
+    fn capabilities(&self) -> SourceCapabilities;
 
     /// The hub's partitions, and its log.
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>>;

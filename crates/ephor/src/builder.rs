@@ -108,7 +108,7 @@ impl HostBuilder {
         self
     }
 
-    /// Switches protocol rules off, to check that tests detect it. Never for production.
+    /// Switches protocol rules off, to check that tests detect it (mutation testing).
     #[cfg(feature = "mutations")]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;

@@ -70,6 +70,8 @@ pub(crate) struct ContextInner {
     pub(crate) store: StoreCalls,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) log: Option<LogId>,
+    /// The epoch in which the checkpoint was written from which this owner starts.
+    pub(crate) start_epoch: Option<Epoch>,
     progress: Mutex<Progress>,
     /// The saves in flight. A rewind waits for them, so that none is carried out after it.
     saving: SavesInFlight,
@@ -95,6 +97,7 @@ impl PartitionContext {
         let labels = partition_labels(&store, lease.token().partition);
         let checkpoints = metrics::counter!(names::CHECKPOINTS, &labels);
         let fenced = metrics::counter!(names::FENCED_WRITES, &labels);
+        let start_epoch = checkpoint.as_ref().map(|checkpoint| checkpoint.epoch);
         let progress = Mutex::new(Progress::new(log.clone(), checkpoint));
         let cancel = watch::Sender::new(false);
         Self(Arc::new(ContextInner {
@@ -103,6 +106,7 @@ impl PartitionContext {
             store,
             environment,
             log,
+            start_epoch,
             progress,
             saving: SavesInFlight::default(),
             cancel,
@@ -166,6 +170,13 @@ impl PartitionContext {
     /// The consumer group of the hub in its namespace: the scope of leases and checkpoints.
     pub fn group(&self) -> &GroupId {
         self.0.store.group()
+    }
+
+    /// The id of the hub's log; `None` if the source does not know it. A hub that is deleted and
+    /// created again counts its events from 0 again, in another log: code that recognises repeated
+    /// events by their sequence numbers must compare the log, too.
+    pub fn log(&self) -> Option<&LogId> {
+        self.0.log.as_ref()
     }
 
     /// A request to save the position up to and including this event, with the proof of this

@@ -33,6 +33,7 @@ mod pump_interface;
 mod report;
 mod saves_in_flight;
 mod services;
+mod sought;
 mod stop_report;
 mod store_calls;
 
@@ -55,6 +56,7 @@ pub use options::{
 pub use processor::{CloseReason, EventProcessor};
 pub use progress::Failing;
 pub use pump_activity::PumpState;
+pub use sought::Sought;
 pub use stop_report::StopReport;
 
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};

@@ -44,10 +44,9 @@ impl HostServices {
         self.environment.now()
     }
 
-    /// The time from which a deadline counts. The deliberate bug counts from the arrival of the
-    /// reply.
+    /// The time from which a deadline counts. The mutation counts from the arrival of the reply.
     pub(crate) fn counts_from(&self, sent: Monotonic) -> Monotonic {
-        if self.rules.deadlines_count_from_the_request { sent } else { self.now() }
+        if self.rules.deadlines_count_from_the_request() { sent } else { self.now() }
     }
 
     pub(crate) fn count_events(&self, events: u64) {

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ephor_core::history::OwnershipChange;
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
@@ -131,6 +132,16 @@ impl StoreCalls {
     /// Saves a position.
     pub(crate) async fn save(&self, request: &SaveRequest) -> StoreResult<Save> {
         self.call("save", Some(request.token.partition), self.store.save(&self.group, request)).await
+    }
+
+    /// Reads the latest changes of ownership of a partition, the newest first.
+    pub(crate) async fn history(
+        &self,
+        partition: PartitionId,
+        max: usize,
+    ) -> StoreResult<Vec<OwnershipChange>> {
+        let call = self.store.history(&self.group, Some(partition), max);
+        self.call("history", Some(partition), call).await
     }
 
     async fn call<T>(

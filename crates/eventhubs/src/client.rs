@@ -8,7 +8,8 @@ use ephor::environment::{Environment, TokioEnvironment};
 use ephor_core::BoxFuture;
 use ephor_core::ids::{HubName, LogId, Namespace, PartitionId};
 use ephor_core::source::{
-    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceCapabilities,
+    SourceError,
 };
 use ephor_wire::condition::{Class, source_error};
 use ephor_wire::connection_string::ConnectionString;
@@ -213,6 +214,10 @@ impl EventSource for EventHubs {
     fn endpoint(&self) -> String {
         let (host, port) = &self.0.endpoint.address;
         format!("{host}:{port}/{}", self.0.endpoint.hub)
+    }
+
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::EVENT_HUBS
     }
 
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {

@@ -89,6 +89,12 @@ impl TestFleet {
         Self { store, ..self }
     }
 
+    /// The same fleet on a hub that does not fence readers ([`MemoryHub::without_epochs`]).
+    #[must_use]
+    pub fn without_epochs(self) -> Self {
+        Self { hub: self.hub.without_epochs(), ..self }
+    }
+
     /// The hub, to which a test sends.
     pub fn hub(&self) -> &MemoryHub {
         &self.hub

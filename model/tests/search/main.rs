@@ -2,5 +2,5 @@
 #![allow(clippy::print_stdout, reason = "the findings are printed")]
 
 mod exhaustive;
-mod plants;
+mod mutations;
 mod state_reduction;

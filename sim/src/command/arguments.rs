@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ephor_core::rules::Rules;
-use ephor_sim::plants::{self, Plant};
+use ephor_sim::mutations::{self, Mutation};
 
 /// The subcommand, with its arguments.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) enum Subcommand {
 pub(crate) struct PlayArguments {
     pub(crate) from: u64,
     pub(crate) count: u64,
-    pub(crate) plant: Option<&'static Plant>,
+    pub(crate) mutation: Option<&'static Mutation>,
     /// True to print every line of every run.
     pub(crate) story: bool,
     /// True to reduce failing seeds.
@@ -51,7 +51,7 @@ pub(crate) enum Resume {
 impl PlayArguments {
     /// The rules in force.
     pub(crate) fn rules(&self) -> Rules {
-        self.plant.map_or_else(Rules::default, |plant| plant.rules)
+        self.mutation.map_or_else(Rules::default, |mutation| mutation.rules)
     }
 }
 
@@ -60,7 +60,7 @@ impl Default for PlayArguments {
         Self {
             from: 0,
             count: 100,
-            plant: None,
+            mutation: None,
             story: false,
             reduce: true,
             resume: Resume::SameCommand,
@@ -73,7 +73,7 @@ impl Default for PlayArguments {
 /// The usage text.
 pub(crate) fn usage() -> String {
     let mut usage = String::from(
-        "usage: ephor-sim [--from N] [--count M] [--plant BUG] [--story] [--no-reduce] [--jobs N]
+        "usage: ephor-sim [--from N] [--count M] [--mutation NAME] [--story] [--no-reduce] [--jobs N]
                  [--resume [FILE] | --anew] [--progress FOLDER]
        ephor-sim --moves [--from N] [--count M]
        ephor-sim scale [--largest] [--write FOLDER]
@@ -90,10 +90,10 @@ pub(crate) fn usage() -> String {
   --moves            measure without faults: the moves after a join, a stop and a crash,
                      the fewest possible, and how long nobody reads
   scale              measure how soon fleets of each size rest after a change, and the cost
-  --plant BUG        play with a rule removed, to check that the judge notices:",
+  --mutation NAME    play with a rule removed, to check that the judge notices:",
     );
-    for plant in &plants::ALL {
-        usage += &format!("\n      {:<11} {}", plant.name, plant.what);
+    for mutation in &mutations::ALL {
+        usage += &format!("\n      {:<11} {}", mutation.name, mutation.what);
     }
     usage
 }
@@ -116,7 +116,7 @@ pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Subcommand, St
                 let file = given.next_if(|next| !next.starts_with("--"));
                 play.resume = file.map_or(Resume::Last, |file| Resume::File(file.into()));
             }
-            "--from" | "--count" | "--jobs" | "--plant" | "--progress" => {
+            "--from" | "--count" | "--jobs" | "--mutation" | "--progress" => {
                 let value = given.next_if(|next| !next.starts_with("--"));
                 let value = value.ok_or_else(|| format!("{name} needs a value"))?;
                 with_value(&mut play, &name, &value)?;
@@ -146,8 +146,8 @@ fn with_value(play: &mut PlayArguments, name: &str, value: &str) -> Result<(), S
         "--jobs" => play.jobs = Some(usize::try_from(positive()?).unwrap_or(usize::MAX)),
         "--progress" => play.folder = Some(value.into()),
         _ => {
-            play.plant =
-                Some(plants::find(value).ok_or_else(|| format!("there is no bug {value:?} to plant"))?)
+            play.mutation =
+                Some(mutations::find(value).ok_or_else(|| format!("there is no mutation {value:?}"))?)
         }
     }
     Ok(())
@@ -184,11 +184,11 @@ mod tests {
     #[test]
     fn each_argument_is_parsed() {
         let arguments =
-            play("--from 9 --count 3 --story --no-reduce --jobs 2 --anew --progress here --plant order");
+            play("--from 9 --count 3 --story --no-reduce --jobs 2 --anew --progress here --mutation order");
         assert_eq!((arguments.from, arguments.count, arguments.story, arguments.reduce), (9, 3, true, false));
         assert_eq!((arguments.jobs, arguments.folder), (Some(2), Some("here".into())));
         assert_eq!(arguments.resume, Resume::No);
-        assert_eq!(arguments.plant.map(|plant| plant.name), Some("order"));
+        assert_eq!(arguments.mutation.map(|mutation| mutation.name), Some("order"));
         let Ok(Subcommand::Moves { from: 5, count: 6 }) = read_line("--moves --from 5 --count 6") else {
             panic!("moves are asked for");
         };
@@ -215,7 +215,7 @@ mod tests {
             ("--count many", "--count needs a number, not \"many\""),
             ("--count -1", "--count needs a number, not \"-1\""),
             ("--count 0", "--count 0 plays nothing"),
-            ("--plant nothing", "there is no bug \"nothing\" to plant"),
+            ("--mutation nothing", "there is no mutation \"nothing\""),
             ("--from 18446744073709551615 --count 1", "there are no 1 seeds from 18446744073709551615 on"),
         ] {
             assert_eq!(read_line(line).expect_err(line), wrong);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_plant_is_in_the_usage() {
-        assert!(plants::ALL.iter().all(|plant| usage().contains(plant.what)));
+    fn every_mutation_is_in_the_usage() {
+        assert!(mutations::ALL.iter().all(|mutation| usage().contains(mutation.what)));
     }
 }

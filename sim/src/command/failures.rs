@@ -62,7 +62,7 @@ impl Failures<'_> {
         let limits = Limits { keep_going, ..Limits::default() };
         match reduce(Scenario::draw(seed), self.arguments.rules(), limits) {
             Some(reduced) => {
-                format!("{}\nreplay: {}", Story::new(&reduced, self.arguments.plant), self.replay(seed))
+                format!("{}\nreplay: {}", Story::new(&reduced, self.arguments.mutation), self.replay(seed))
             }
             None => format!(
                 "seed {seed} failed once and does not fail again: the run depends on more than its seed"
@@ -71,8 +71,11 @@ impl Failures<'_> {
     }
 
     fn replay(&self, seed: u64) -> String {
-        let plant = self.arguments.plant.map_or(String::new(), |plant| format!(" --plant {}", plant.name));
-        format!("./check sim --from {seed} --count 1{plant}")
+        let mutation = self
+            .arguments
+            .mutation
+            .map_or(String::new(), |mutation| format!(" --mutation {}", mutation.name));
+        format!("./check sim --from {seed} --count 1{mutation}")
     }
 
     /// Lists the failures, each with the command that plays it alone.

@@ -214,9 +214,9 @@ mod tests {
     #[test]
     fn a_resumed_run_has_the_same_total_as_an_uninterrupted_one() {
         let folder = std::env::temp_dir().join(format!("ephor-sim-resume-{}", std::process::id()));
-        let plant = ephor_sim::plants::find("epoch");
+        let mutation = ephor_sim::mutations::find("epoch");
         let arguments =
-            PlayArguments { count: 8, plant, folder: Some(folder.clone()), ..PlayArguments::default() };
+            PlayArguments { count: 8, mutation, folder: Some(folder.clone()), ..PlayArguments::default() };
         let whole = play(&PlayArguments { resume: Resume::No, ..arguments.clone() }, u64::MAX);
         assert_eq!(whole.total.runs, 8);
         assert!(!whole.total.broken.is_empty(), "also what broke is remembered");

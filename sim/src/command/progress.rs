@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ephor_sim::fingerprint::Fingerprint;
-use ephor_sim::plants;
+use ephor_sim::mutations;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{PlayArguments, Resume};
@@ -21,7 +21,7 @@ pub(crate) struct Progress {
     program: String,
     from: u64,
     count: u64,
-    plant: Option<String>,
+    mutation: Option<String>,
     pub(crate) seeds: Seeds,
     pub(crate) total: Total,
 }
@@ -44,7 +44,7 @@ impl Progress {
             program: program.into(),
             from: arguments.from,
             count: arguments.count,
-            plant: arguments.plant.map(|plant| plant.name.into()),
+            mutation: arguments.mutation.map(|mutation| mutation.name.into()),
             seeds: Seeds::new(arguments.from, arguments.count),
             total: Total::default(),
         }
@@ -62,8 +62,9 @@ impl Progress {
                 file.display()
             ));
         }
-        let plants = read.plant.iter().all(|plant| plants::find(plant).is_some());
-        if !(plants && read.seeds.are(read.from, read.count) && read.total.runs == read.seeds.count_done()) {
+        let mutations = read.mutation.iter().all(|mutation| mutations::find(mutation).is_some());
+        if !(mutations && read.seeds.are(read.from, read.count) && read.total.runs == read.seeds.count_done())
+        {
             return Err(format!("{} contradicts itself", file.display()));
         }
         Ok(read)
@@ -80,8 +81,8 @@ impl Progress {
     }
 
     fn is_of(&self, arguments: &PlayArguments) -> bool {
-        (self.from, self.count, self.plant.as_deref())
-            == (arguments.from, arguments.count, arguments.plant.map(|plant| plant.name))
+        (self.from, self.count, self.mutation.as_deref())
+            == (arguments.from, arguments.count, arguments.mutation.map(|mutation| mutation.name))
     }
 }
 
@@ -118,22 +119,23 @@ pub(crate) fn begin(arguments: &PlayArguments, program: &str) -> Result<StartPoi
     if arguments.resume == Resume::SameCommand && !progress.is_of(arguments) {
         return Ok(start_over(Some(format!("{} is of another command", file.display()))));
     }
-    let plant = progress.plant.as_deref().and_then(plants::find);
-    let arguments = PlayArguments { from: progress.from, count: progress.count, plant, ..arguments.clone() };
+    let mutation = progress.mutation.as_deref().and_then(mutations::find);
+    let arguments =
+        PlayArguments { from: progress.from, count: progress.count, mutation, ..arguments.clone() };
     let message = format!(
         "resumes where it was stopped: {} of {} seeds from {} on{} are done ({}; --anew starts over)",
         progress.seeds.count_done(),
         progress.count,
         progress.from,
-        plant.map_or(String::new(), |plant| format!(" with --plant {}", plant.name)),
+        mutation.map_or(String::new(), |mutation| format!(" with --mutation {}", mutation.name)),
         file.display()
     );
     Ok(StartPoint { arguments, progress, file, message: Some(message) })
 }
 
 fn file_name(arguments: &PlayArguments) -> String {
-    let plant = arguments.plant.map_or(String::new(), |plant| format!("-{}", plant.name));
-    format!("progress-{}-{}{plant}.json", arguments.from, arguments.count)
+    let mutation = arguments.mutation.map_or(String::new(), |mutation| format!("-{}", mutation.name));
+    format!("progress-{}-{}{mutation}.json", arguments.from, arguments.count)
 }
 
 /// The folder `sim` in the build folder, usually `target`.

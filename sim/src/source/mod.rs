@@ -16,7 +16,8 @@ use ephor_core::BoxFuture;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HubName, Namespace, PartitionId};
 use ephor_core::source::{
-    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceCapabilities,
+    SourceError,
 };
 use fastrand::Rng;
 
@@ -214,6 +215,10 @@ impl EventSource for FaultySource {
         self.inner.hub()
     }
 
+    fn capabilities(&self) -> SourceCapabilities {
+        self.inner.capabilities()
+    }
+
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
         let inner = self.inner.clone();
         let apply = async move { inner.hub_properties().await };
@@ -230,8 +235,8 @@ impl EventSource for FaultySource {
     }
 
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
-        // A receiver without an epoch only probes.
-        if !self.reattaches || request.epoch.is_none() {
+        // A receiver without an epoch only probes, and without fencing its host has to confirm the lease first.
+        if !self.reattaches || request.epoch.is_none() || !self.capabilities().fences_readers {
             return Box::pin(self.open_once(request));
         }
         let source = self.clone();

@@ -40,6 +40,9 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
     if scenario.reattaches {
         lines.push("receivers attach again by themselves when their links break".into());
     }
+    if !scenario.hub_fences {
+        lines.push("the hub does not fence readers: leases alone decide who reads".into());
+    }
     match scenario.ending {
         Ending::Healthy => {}
         Ending::OneDrained => lines.push("in the end an operator drains one host for good".into()),

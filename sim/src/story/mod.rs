@@ -11,7 +11,7 @@ mod words;
 use std::fmt;
 use std::time::Duration;
 
-use crate::plants::Plant;
+use crate::mutations::Mutation;
 use crate::reduce::Reduced;
 use selection::Part;
 use words::Words;
@@ -19,23 +19,23 @@ use words::Words;
 /// A failing run, shown by `Display`.
 pub struct Story<'a> {
     reduced: &'a Reduced,
-    plant: Option<&'a Plant>,
+    mutation: Option<&'a Mutation>,
     lines: Vec<(Duration, String)>,
     words: Words,
 }
 
 impl<'a> Story<'a> {
-    /// The story of a reduced run, and of the bug that was planted for it.
-    pub fn new(reduced: &'a Reduced, plant: Option<&'a Plant>) -> Self {
+    /// The story of a reduced run, and of its mutation, if it has one.
+    pub fn new(reduced: &'a Reduced, mutation: Option<&'a Mutation>) -> Self {
         let lines = reduced.history.lines();
-        Self { reduced, plant, words: Words::new(&lines), lines }
+        Self { reduced, mutation, words: Words::new(&lines), lines }
     }
 
     fn header(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reduced { seed, scenario, broken, injections_before, plays, complete, .. } = self.reduced;
         writeln!(f, "THE STORY OF SEED {seed}: {}", self.words.plain(&broken.to_string()))?;
-        if let Some(plant) = self.plant {
-            writeln!(f, "planted: {} (--plant {})", plant.what, plant.name)?;
+        if let Some(mutation) = self.mutation {
+            writeln!(f, "mutation: {} (--mutation {})", mutation.what, mutation.name)?;
         }
         let left = scenario.injections.len();
         let end = match (complete, left) {

@@ -68,14 +68,14 @@ fn a_run_without_violations_ends_well_and_leaves_nothing_behind() {
 #[test]
 fn a_failing_seed_is_told_as_a_story_and_the_others_are_played_all_the_same() {
     let folder = Folder::new("failing");
-    let (code, said) = run("--count 4 --plant epoch", &folder.0);
+    let (code, said) = run("--count 4 --mutation epoch", &folder.0);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("THE STORY OF SEED ") && said.contains("\n4 seeds, "), "{said}");
     assert!(
-        said.contains("replay: ./check sim --from ") && said.contains("--count 1 --plant epoch"),
+        said.contains("replay: ./check sim --from ") && said.contains("--count 1 --mutation epoch"),
         "{said}"
     );
-    let (code, said) = run("--count 4 --plant epoch --no-reduce", &folder.0);
+    let (code, said) = run("--count 4 --mutation epoch --no-reduce", &folder.0);
     assert_eq!(code, 1, "{said}");
     assert!(!said.contains("THE STORY") && said.contains("replay: "), "{said}");
 }
@@ -108,7 +108,7 @@ fn a_file_that_cannot_be_used_is_named_and_the_run_begins_anew() {
     for (content, why) in [
         ("not json", "is not the progress of a run"),
         (
-            r#"{"program":"other","from":10000,"count":1,"plant":null,"seeds":{"from":10000,"end":10001,"next":10000,"ahead":[]},"total":null}"#,
+            r#"{"program":"other","from":10000,"count":1,"mutation":null,"seeds":{"from":10000,"end":10001,"next":10000,"ahead":[]},"total":null}"#,
             "is not the progress of a run",
         ),
     ] {
@@ -127,7 +127,7 @@ fn bad_input_is_refused_with_the_reason() {
     let folder = Folder::new("input");
     for (arguments, why) in [
         ("--count many", "--count needs a number, not \"many\""),
-        ("--plant nothing", "there is no bug \"nothing\" to plant"),
+        ("--mutation nothing", "there is no mutation \"nothing\""),
         ("--resume nowhere.json", "there is no file nowhere.json"),
         ("--faster", "there is no argument \"--faster\""),
     ] {

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a test that says how many seeds it took")]
 
 mod command;
-mod plants;
+mod mutations;
 mod reduction;
 mod scale;
 mod seeds;

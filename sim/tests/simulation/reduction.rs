@@ -2,20 +2,20 @@
 
 use ephor_core::rules::Rules;
 use ephor_sim::attempt::attempt;
-use ephor_sim::plants::{self, Plant};
+use ephor_sim::mutations::{self, Mutation};
 use ephor_sim::reduce::{Limits, Reduced, reduce};
 use ephor_sim::scenario::Scenario;
 use ephor_sim::story::Story;
 
-fn planted(name: &str) -> (&'static Plant, Reduced) {
-    let plant = plants::find(name).expect("a bug of this name");
-    let failing = (0..100).find(|seed| attempt(Scenario::draw(*seed), plant.rules).broken.is_some());
+fn reduced(name: &str) -> (&'static Mutation, Reduced) {
+    let mutation = mutations::find(name).expect("a mutation of this name");
+    let failing = (0..100).find(|seed| attempt(Scenario::draw(*seed), mutation.rules).broken.is_some());
     let scenario = Scenario::draw(failing.expect("a failing seed"));
-    (plant, reduce(scenario, plant.rules, Limits::default()).expect("what fails, fails again"))
+    (mutation, reduce(scenario, mutation.rules, Limits::default()).expect("what fails, fails again"))
 }
 
 /// Checks that the result is small, breaks the same promise, and needs everything that is left.
-fn is_minimal(plant: &Plant, reduced: &Reduced) {
+fn is_minimal(mutation: &Mutation, reduced: &Reduced) {
     let Reduced { scenario, broken, injections_before, .. } = reduced;
     assert!(reduced.complete, "{} plays were not enough", reduced.plays);
     assert!(
@@ -23,13 +23,13 @@ fn is_minimal(plant: &Plant, reduced: &Reduced) {
         "{injections_before} faults became {:?}",
         scenario.injections
     );
-    let again = attempt(scenario.clone(), plant.rules);
+    let again = attempt(scenario.clone(), mutation.rules);
     assert_eq!(again.broken.as_ref(), Some(broken));
     assert_eq!(again.history.fingerprint(), reduced.history.fingerprint());
     for left_out in 0..scenario.injections.len() {
         let mut fewer = scenario.clone();
         let injection = fewer.injections.remove(left_out);
-        let other = attempt(fewer, plant.rules).broken;
+        let other = attempt(fewer, mutation.rules).broken;
         assert_ne!(
             other.map(|other| other.promise),
             Some(broken.promise.clone()),
@@ -39,9 +39,9 @@ fn is_minimal(plant: &Plant, reduced: &Reduced) {
 }
 
 /// Checks that the story is short, in words, with a beginning and an end.
-fn reads_well(plant: &Plant, reduced: &Reduced) {
-    let story = Story::new(reduced, Some(plant)).to_string();
-    assert!(story.contains(plant.what), "{story}");
+fn reads_well(mutation: &Mutation, reduced: &Reduced) {
+    let story = Story::new(reduced, Some(mutation)).to_string();
+    assert!(story.contains(mutation.what), "{story}");
     assert!(story.lines().count() < 100, "{story}");
     assert_eq!(story.matches("VIOLATION").count(), 1, "{story}");
     for injection in &reduced.scenario.injections {
@@ -58,40 +58,43 @@ fn reads_well(plant: &Plant, reduced: &Reduced) {
 
 #[test]
 fn a_takeover_in_an_old_epoch_is_reduced_and_told() {
-    let (plant, reduced) = planted("epoch");
-    is_minimal(plant, &reduced);
-    reads_well(plant, &reduced);
+    let (mutation, reduced) = reduced("epoch");
+    is_minimal(mutation, &reduced);
+    reads_well(mutation, &reduced);
 }
 
 #[test]
 fn a_release_before_the_final_checkpoint_is_reduced_and_told() {
-    let (plant, reduced) = planted("order");
-    is_minimal(plant, &reduced);
-    reads_well(plant, &reduced);
+    let (mutation, reduced) = reduced("order");
+    is_minimal(mutation, &reduced);
+    reads_well(mutation, &reduced);
 }
 
 #[test]
 fn a_seek_that_keeps_the_epoch_is_reduced_and_told() {
-    let (plant, reduced) = planted("seek");
-    is_minimal(plant, &reduced);
-    reads_well(plant, &reduced);
+    let (mutation, reduced) = reduced("seek");
+    is_minimal(mutation, &reduced);
+    reads_well(mutation, &reduced);
 }
 
 #[test]
 fn the_same_seed_is_reduced_to_the_same_story() {
-    let ((plant, first), (_, second)) = (planted("order"), planted("order"));
-    assert_eq!(Story::new(&first, Some(plant)).to_string(), Story::new(&second, Some(plant)).to_string());
+    let ((mutation, first), (_, second)) = (reduced("order"), reduced("order"));
+    assert_eq!(
+        Story::new(&first, Some(mutation)).to_string(),
+        Story::new(&second, Some(mutation)).to_string()
+    );
     assert_eq!(first.plays, second.plays);
 }
 
 #[test]
 fn a_reduction_ends_where_its_limits_say() {
-    let plant = plants::find("epoch").expect("a bug of this name");
+    let mutation = mutations::find("epoch").expect("a mutation of this name");
     let limits = Limits { plays: 5, ..Limits::default() };
-    let reduced = reduce(Scenario::draw(0), plant.rules, limits).expect("a failing seed");
+    let reduced = reduce(Scenario::draw(0), mutation.rules, limits).expect("a failing seed");
     assert!(reduced.plays <= 5 && !reduced.complete);
     let limits = Limits { keep_going: &|| false, ..Limits::default() };
-    let reduced = reduce(Scenario::draw(0), plant.rules, limits).expect("a failing seed");
+    let reduced = reduce(Scenario::draw(0), mutation.rules, limits).expect("a failing seed");
     assert_eq!((reduced.plays, reduced.scenario.injections.len()), (1, reduced.injections_before));
 }
 

@@ -1,11 +1,12 @@
 //! Tests of the simulation: no seed breaks a promise, a seed played twice is the same run, and changes
-//! without faults take the fewest moves. The long form is the `ephor-sim` command; the bugs that it must
-//! notice are in `plants.rs`.
+//! without faults take the fewest moves. The long form is the `ephor-sim` command; the mutations that it must
+//! notice are in `mutations.rs`.
 
 use ephor_core::rules::Rules;
 use ephor_sim::judge::{Check, ExemptionCounts};
 use ephor_sim::moves::{self, Change};
 use ephor_sim::run;
+use ephor_sim::scenario::Scenario;
 
 #[test]
 fn no_seed_breaks_a_promise() {
@@ -23,6 +24,18 @@ fn no_seed_breaks_a_promise() {
     assert!(events >= 40 * 2_000, "{events} events");
     let evaluated = Check::ALL.iter().filter(|check| exemptions.evaluated(**check) > 0).count();
     assert!(evaluated * 3 >= Check::ALL.len() * 2, "most checks have something to check:\n{exemptions}");
+}
+
+#[test]
+fn leases_alone_keep_every_promise_where_the_hub_does_not_fence_readers() {
+    let mut events = 0;
+    for seed in 10_000..10_016 {
+        let scenario = Scenario { hub_fences: false, ..Scenario::draw(seed) };
+        let outcome = run::play_scenario(scenario, Rules::default());
+        assert_eq!(outcome.violation, None, "seed {seed}:\n{}", outcome.history.tail(40));
+        events += outcome.figures.finished + outcome.figures.skipped;
+    }
+    assert!(events >= 16 * 2_000, "{events} events");
 }
 
 #[test]

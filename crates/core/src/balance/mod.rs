@@ -78,7 +78,7 @@ impl Fleet {
         rules: &Rules,
     ) -> Self {
         let counts = |state: HostState| {
-            state.takes_part() || (state == HostState::Unhealthy && !rules.unhealthy_hosts_do_not_count)
+            state.takes_part() || (state == HostState::Unhealthy && !rules.unhealthy_hosts_do_not_count())
         };
         let members: Vec<Member> = liveness
             .alive

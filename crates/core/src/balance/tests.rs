@@ -448,7 +448,7 @@ fn a_view_is_read_into_a_fleet() {
 }
 
 #[test]
-fn only_the_planted_bug_counts_who_cannot_serve() {
+fn only_the_mutation_counts_who_cannot_serve() {
     let states = [HostState::Unhealthy, HostState::Draining, HostState::Active];
     let hosts = states.iter().enumerate().map(|(number, state)| entry(number, *state, None, vec![]));
     let view = View { hosts: hosts.collect(), ..View::default() };

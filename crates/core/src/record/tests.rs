@@ -140,7 +140,7 @@ fn where_no_epoch_is_left_nothing_changes_hands_and_the_owner_stays() {
 }
 
 #[test]
-fn the_planted_bug_leaves_the_epoch_where_it_was() {
+fn the_mutation_leaves_the_epoch_where_it_was() {
     let first = owned("a", at(0));
     let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
     for (cause, epoch) in [
@@ -404,7 +404,7 @@ fn nobody_saves_before_the_first_claim() {
 }
 
 #[test]
-fn the_planted_bug_lets_a_late_save_through() {
+fn the_mutation_lets_a_late_save_through() {
     let rules = Rules { checkpoints_are_fenced: false, ..Rules::default() };
     let first = owned("a", at(0));
     let record = CheckpointRecord {
@@ -421,7 +421,7 @@ fn the_planted_bug_lets_a_late_save_through() {
 }
 
 #[test]
-fn the_planted_bug_forgets_the_epochs_of_a_partition_that_nobody_owns() {
+fn the_mutation_forgets_the_epochs_of_a_partition_that_nobody_owns() {
     let rules = Rules { epochs_never_restart: false, ..Rules::default() };
     let mut record = LeaseRecord { epoch: Epoch::from_stored(7), ..owned("a", at(0)) };
     let next = |record: &LeaseRecord, rules: &Rules| {
@@ -434,7 +434,7 @@ fn the_planted_bug_forgets_the_epochs_of_a_partition_that_nobody_owns() {
 }
 
 #[test]
-fn the_planted_bug_lets_the_owners_next_save_undo_a_seek() {
+fn the_mutation_lets_the_owners_next_save_undo_a_seek() {
     let first = owned("a", at(0));
     let undone = |rules: &Rules| {
         let sought = seek(Some(&first), first.epoch, P, "ada", at(10), rules);

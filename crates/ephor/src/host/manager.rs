@@ -29,9 +29,10 @@ use super::health::Health;
 use super::heartbeat::Heartbeat;
 use super::hub_refresh::{HubAnswer, HubRefresh};
 use super::lag_refresh::LagRefresh;
+#[cfg(feature = "mutations")]
+use super::mutations;
 use super::negotiation::Negotiation;
 use super::other_hubs::OtherHubs;
-use super::planted;
 use super::same_hub;
 use super::shared::HostShared;
 use super::stop_progress::StopProgress;
@@ -237,7 +238,7 @@ impl Manager {
     }
 
     fn record(&self) -> HostRecord {
-        let in_our_record = self.shared.rules.asks_stand_in_the_askers_record;
+        let in_our_record = self.shared.rules.asks_stand_in_the_askers_record();
         let wants = if in_our_record { self.negotiation.wants() } else { vec![] };
         HostRecord {
             id: self.shared.me.clone(),
@@ -290,10 +291,9 @@ impl Manager {
             self.fleet_tracker.liveness.store_unreachable(received);
             return None;
         };
-        let mut liveness = self.fleet_tracker.liveness.observe(&view, sent, received);
-        if !shared.rules.ages_are_the_stores {
-            planted::expire_by_our_clock(&mut liveness, &view, shared.environment.wall());
-        }
+        let liveness = self.fleet_tracker.liveness.observe(&view, sent, received);
+        #[cfg(feature = "mutations")]
+        let liveness = mutations::expire_by_our_clock(liveness, &view, &shared);
         if liveness.skewed {
             shared.reporter.report(&HostError::ClockSkew);
         }

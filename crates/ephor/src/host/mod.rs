@@ -16,11 +16,12 @@ mod heartbeat;
 mod hub_refresh;
 mod lag_refresh;
 mod manager;
+#[cfg(feature = "mutations")]
+mod mutations;
 mod namesakes;
 mod negotiation;
 mod other_hubs;
 mod ownership;
-mod planted;
 mod pumps;
 mod renewer;
 mod same_hub;

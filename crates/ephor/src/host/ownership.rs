@@ -13,8 +13,9 @@ use futures_util::StreamExt;
 use super::changes::OwnershipReason;
 use super::cooldowns::ForeignReaction;
 use super::manager::{Manager, ScanView};
+#[cfg(feature = "mutations")]
+use super::mutations;
 use super::negotiation::Patience;
-use super::planted;
 use crate::lease_state::loss_reason;
 use crate::limits::CLOSE_GRACE;
 use crate::pump_interface::{Disposition, Drain};
@@ -145,8 +146,9 @@ impl Manager {
     /// The requests for our partitions, with their askers.
     fn asked_of_us<'a>(&self, view: &'a View) -> Vec<(&'a HostRecord, &'a Want)> {
         let me = &self.shared.me;
-        if !self.shared.rules.asks_stand_in_the_askers_record {
-            return planted::asked_in_our_record(view, me);
+        #[cfg(feature = "mutations")]
+        if !self.shared.rules.asks_stand_in_the_askers_record() {
+            return mutations::asked_in_our_record(view, me);
         }
         let records = view.hosts.iter().map(|entry| &entry.record);
         let wants = records.flat_map(|record| record.wants.iter().map(move |want| (record, want)));
@@ -195,8 +197,9 @@ impl Manager {
                 draining_since: None,
                 announced_end: None,
             };
-            if !shared.rules.asks_stand_in_the_askers_record {
-                planted::ask_in_the_owners_record(&shared, &scan.view, &ask).await;
+            #[cfg(feature = "mutations")]
+            if !shared.rules.asks_stand_in_the_askers_record() {
+                mutations::ask_in_the_owners_record(&shared, &scan.view, &ask).await;
             }
             self.negotiation.ask(ask);
         }
@@ -275,7 +278,7 @@ impl Manager {
             if let Ok(Claim::Won { token, lease, checkpoint }) = outcome {
                 let manager = &shared.manager;
                 let until = deadline(shared.counts_from(sent), manager.lease_duration, manager.fence_margin);
-                let checkpoint = if shared.rules.claims_bring_the_checkpoint {
+                let checkpoint = if shared.rules.claims_bring_the_checkpoint() {
                     checkpoint
                 } else {
                     scan.view.checkpoint(request.partition).cloned()

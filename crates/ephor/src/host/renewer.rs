@@ -10,7 +10,8 @@ use ephor_core::lease::LeaseToken;
 use ephor_core::store::{Renewal, StoreError};
 use ephor_core::time::Monotonic;
 
-use super::planted;
+#[cfg(feature = "mutations")]
+use super::mutations;
 use super::shared::HostShared;
 use crate::error::{HostError, StoreCallError};
 use crate::lease_state::loss_reason;
@@ -131,11 +132,11 @@ pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
 /// Renews all served leases, or only these.
 async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unrenewed {
     let sent = shared.now();
-    let mut tokens = if shared.rules.only_the_served_is_renewed {
-        served(shared, sent)
-    } else {
-        planted::all_under_our_name(shared).await
-    };
+    let mut tokens = served(shared, sent);
+    #[cfg(feature = "mutations")]
+    if !shared.rules.only_the_served_is_renewed() {
+        tokens = mutations::all_under_our_name(shared).await;
+    }
     if let Some(only) = only {
         tokens.retain(|token| only.contains(&token.partition));
     }

@@ -104,7 +104,7 @@ impl MemoryStore {
         }
     }
 
-    /// Sets the rules, for a simulation with a deliberate bug.
+    /// Sets the rules, for a simulation with a mutation.
     #[cfg(feature = "mutations")]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
@@ -199,7 +199,7 @@ impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             wakes: self.wakes,
-            fences_checkpoints: self.rules.checkpoints_are_fenced,
+            fences_checkpoints: self.rules.checkpoints_are_fenced(),
             keeps_history: true,
             clock_resolution: CLOCK_RESOLUTION,
             shared_with_other_sdks: self.other_sdks,

@@ -62,12 +62,10 @@ impl<P: EventProcessor> Pump<P> {
         };
 
         let closed = self.close(reason, until).await;
-        // The deliberate bug, which gives the lease away before the final checkpoint.
-        let early = if self.shared.rules.final_checkpoint_comes_first {
-            None
-        } else {
-            Some(self.give_away(&disposition, reason, closed).await)
-        };
+        #[cfg(not(feature = "mutations"))]
+        let early = None;
+        #[cfg(feature = "mutations")]
+        let early = self.give_away_early(&disposition, reason, closed).await;
         let settled = self.final_checkpoint(closed, until).await;
         // The receiver of the partition may have left meanwhile.
         let decided_by = self.now() + self.shared.manager.store_timeout.saturating_mul(2);
@@ -155,6 +153,20 @@ impl<P: EventProcessor> Pump<P> {
         let partition = self.context.partition();
         self.shared.reporter.report(&HostError::Unsettled { partition });
         false
+    }
+
+    /// The mutation: gives the lease away before the final checkpoint.
+    #[cfg(feature = "mutations")]
+    async fn give_away_early(
+        &mut self,
+        disposition: &Disposition,
+        reason: CloseReason,
+        settled: bool,
+    ) -> Option<Option<Handoff>> {
+        if self.shared.rules.final_checkpoint_comes_first() {
+            return None;
+        }
+        Some(self.give_away(disposition, reason, settled).await)
     }
 
     /// Transfers or releases the lease. `None` if the store did not answer.

@@ -138,7 +138,7 @@ impl<P: EventProcessor> Pump<P> {
             match self.guard.check(InterruptMask::Everything) {
                 None => return Ok(()),
                 Some(Interrupt::Paused) => self.stay_paused().await?,
-                Some(Interrupt::Lost(_)) if !self.shared.rules.loss_comes_before_delivery => return Ok(()),
+                Some(Interrupt::Lost(_)) if !self.shared.rules.loss_comes_before_delivery() => return Ok(()),
                 Some(other) => return Err(self.ending(other)),
             }
         }
@@ -164,10 +164,9 @@ impl<P: EventProcessor> Pump<P> {
                 None => std::future::pending().await,
             }
         };
-        // Only the deliberate bug gets here with a lost partition, and then it carries the call
-        // through.
+        // Only the mutation gets here with a lost partition, and then it carries the call through.
         let interruptible =
-            shared.rules.loss_comes_before_delivery || guard.check(InterruptMask::Loss).is_none();
+            shared.rules.loss_comes_before_delivery() || guard.check(InterruptMask::Loss).is_none();
         activity.call_starts(now, until);
         let ended = tokio::select! {
             biased;

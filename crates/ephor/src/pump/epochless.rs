@@ -1,6 +1,15 @@
-//! The mode beside processors of other SDKs, which know no epochs: all receivers attach with
-//! epoch 0, the hub admits every one of them, and the last one reads. So the store decides who owns
-//! the partition, before every attach.
+//! The mode in which the hub fences nobody, so that the store decides who owns the partition, before
+//! every attach.
+//!
+//! | cause | readers |
+//! |---|---|
+//! | processors of other SDKs share the group, and know no epochs | all attach with epoch 0, and the last one reads |
+//! | the source does not fence readers ([`SourceCapabilities`]) | all read side by side |
+//!
+//! Calls still never overlap: no call begins after the owner's own deadline, and whoever takes a
+//! partition from an owner that may be at work waits for that deadline. A host that was stopped by
+//! its hypervisor, and whose clock does not know it, delivers until the store refuses its next
+//! renewal or attach, where epochs would stop it as soon as its successor reads.
 //!
 //! ```text
 //!   before an attach:          renew this lease ─► ours: attach     not ours: lost     no answer: retry
@@ -10,6 +19,8 @@
 //!
 //! It uses a renewal and not a view, because that is one request however many partitions there are,
 //! and because the store refuses it to a host that is not the owner at that very moment.
+//!
+//! [`SourceCapabilities`]: ephor_core::source::SourceCapabilities
 
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
@@ -47,9 +58,14 @@ impl<P: EventProcessor> Pump<P> {
         self.shared.store.capabilities().shared_with_other_sdks
     }
 
+    /// True if the hub refuses and disconnects former owners by their epochs.
+    pub(super) fn hub_fences(&self) -> bool {
+        self.shared.source.capabilities().fences_readers && !self.shares_with_other_sdks()
+    }
+
     /// The epoch to open receivers with.
     pub(super) fn attach_epoch(&self) -> Epoch {
-        if self.shares_with_other_sdks() { Epoch::NONE } else { self.context.epoch() }
+        if self.hub_fences() { self.context.epoch() } else { Epoch::NONE }
     }
 
     /// Retries until the store confirms that the partition is ours, or that it is not.
@@ -82,7 +98,7 @@ impl<P: EventProcessor> Pump<P> {
     /// Handles another reader that has our place at the hub. With epochs that is the end; without
     /// them, the lease decides.
     pub(super) async fn displaced(&mut self, epoch: Option<Epoch>, by: Option<String>) -> Result<(), Ending> {
-        if !self.shares_with_other_sdks() {
+        if self.hub_fences() {
             return Err(Ending::Displaced { epoch, by });
         }
         self.confirm_ownership().await?;

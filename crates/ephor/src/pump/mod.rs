@@ -19,8 +19,9 @@ mod doubt;
 mod epochless;
 mod gaps;
 mod guard;
+#[cfg(feature = "mutations")]
+mod mutations;
 mod open;
-mod planted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,9 +187,9 @@ impl<P: EventProcessor> Pump<P> {
                         self.stay_paused().await?;
                         continue;
                     }
-                    // The deliberate bug, which delivers prefetched events after the loss.
+                    // The mutation, which delivers prefetched events after the loss.
                     Interrupt::Lost(_)
-                        if !self.shared.rules.loss_comes_before_delivery
+                        if !self.shared.rules.loss_comes_before_delivery()
                             && take_ready(&mut *receiver, &mut events, max) =>
                     {
                         Some(Ok(()))

@@ -14,7 +14,9 @@ use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
 use super::guard::{Interrupt, InterruptMask, LazyTimer};
-use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE, planted};
+#[cfg(feature = "mutations")]
+use super::mutations;
+use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
 use crate::context::Checkpointed;
 use crate::error::{HostError, PartitionError, ProcessorError};
 use crate::hub_calls::while_bytes_come;
@@ -53,11 +55,13 @@ impl<P: EventProcessor> Pump<P> {
         };
         let log = context.inner().log.as_ref();
         let found = resume::resume(known.as_ref(), initial, &properties, log, options.on_invalid_position);
-        let found = if self.shared.rules.rewinds_need_proof {
-            found
-        } else {
-            planted::rewind_without_proof(found, &properties, options.on_invalid_position)
-        };
+        #[cfg(feature = "mutations")]
+        let found = mutations::rewind_without_proof(
+            &self.shared.rules,
+            found,
+            &properties,
+            options.on_invalid_position,
+        );
         match found {
             // Not beside processors of other SDKs, which would start at this saved position instead
             // of their own initial one.
@@ -232,7 +236,7 @@ impl<P: EventProcessor> Pump<P> {
             if let Some(Interrupt::Lost(reason)) = self.guard.check(InterruptMask::Drain) {
                 return Err(self.ending(Interrupt::Lost(reason)));
             }
-            if self.shares_with_other_sdks() {
+            if !self.hub_fences() {
                 self.confirm_ownership().await?;
             }
             let options = &self.shared.options;

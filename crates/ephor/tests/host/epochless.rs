@@ -1,5 +1,6 @@
-//! Beside processors that know no epochs: all read with epoch 0, the last one that attached is
-//! served, and the lease decides who owns the partition.
+//! Where the hub fences nobody, the lease decides who owns the partition: beside processors that know
+//! no epochs, where all read with epoch 0 and the last one that attached is served, and on a source
+//! that does not fence readers.
 
 use std::sync::Arc;
 
@@ -19,6 +20,14 @@ fn mixed() -> (TestFleet, Ledger, TroubledStore) {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
     let store = TroubledStore::new(Arc::new(ledger.store().without_wakes().with_other_sdks()));
+    (fleet.with_store(Arc::new(store.clone())), ledger, store)
+}
+
+/// A fleet of one partition whose hub does not fence readers, and its store, to make it fail.
+fn unfenced() -> (TestFleet, Ledger, TroubledStore) {
+    let fleet = TestFleet::new(1).unwrap().without_epochs();
+    let ledger = Ledger::new(&fleet);
+    let store = TroubledStore::new(Arc::new(ledger.store().without_wakes()));
     (fleet.with_store(Arc::new(store.clone())), ledger, store)
 }
 
@@ -226,4 +235,55 @@ async fn owners_without_a_record_count_and_are_taken_from_until_all_have_their_s
     assert_eq!(moves(&ledger), before, "and then it rests");
     let states = fleet.snapshot("a").partitions.into_iter().map(|owned| owned.state);
     assert!(states.eq([PumpState::Running; 3].into_iter().take(owned("a"))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_on_a_source_that_does_not_fence_delivers_each_event_once_while_hosts_come_and_go() {
+    let fleet = TestFleet::new(4).unwrap().without_epochs();
+    let ledger = Ledger::new(&fleet);
+    let store = ledger.store();
+    let mut fleet = fleet.with_store(Arc::new(store));
+    let partitions = || (0..4).map(PartitionId);
+    let mut last = 0;
+    for step in ["start a", "start b", "start c", "stop a", "stop b"] {
+        match step.split_once(' ') {
+            Some(("start", name)) => start(&mut fleet, name, ledger.options(), &ledger.scribe()).await,
+            Some((_, name)) => assert!(fleet.stop(name).await.is_clean()),
+            None => unreachable!(),
+        }
+        last = partitions().map(|partition| send(&fleet, partition, 10)).max().unwrap();
+        fleet.until_balanced().await.unwrap();
+        fleet.until_caught_up().await.unwrap();
+    }
+    for partition in partitions() {
+        assert_eq!(ledger.delivered(partition), events(0, last), "{partition}: each once, in order");
+    }
+    assert!(ledger.all_reports().is_empty(), "{:?}", ledger.all_reports());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_fencing_a_link_that_is_lost_is_not_made_again_once_the_lease_is_anothers() {
+    let (mut fleet, ledger, _) = unfenced();
+    running(&mut fleet, &ledger).await;
+    take(&fleet, P0).await;
+    fleet.hub().disconnect(P0).unwrap();
+    send(&fleet, P0, 5);
+    fleet.until("not closed", || !ledger.closings(P0).is_empty()).await.unwrap();
+    assert_eq!((ledger.closings(P0), ledger.delivered(P0)), (vec![CloseReason::LeaseLost], events(0, 4)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_fencing_a_store_that_cannot_say_whose_it_is_keeps_the_host_from_the_hub() {
+    for trouble in [Trouble::Fails, Trouble::Hangs] {
+        let (mut fleet, ledger, store) = unfenced();
+        running(&mut fleet, &ledger).await;
+        store.trouble(Op::Renew, trouble);
+        fleet.hub().disconnect(P0).unwrap();
+        send(&fleet, P0, 5);
+        fleet.pass(seconds(10)).await;
+        assert_eq!(ledger.delivered(P0), events(0, 4), "{trouble:?}");
+        store.heal();
+        until_finished(&fleet, &ledger, P0, 9).await;
+        assert_eq!((ledger.delivered(P0), ledger.closings(P0)), (events(0, 9), vec![]), "{trouble:?}");
+    }
 }

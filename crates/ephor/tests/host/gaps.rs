@@ -83,7 +83,11 @@ async fn gaps_are_reported_while_an_event_after_them_fails() {
     fleet.pass(seconds(120)).await;
     assert_eq!(recorder.finished(0).last(), Some(&147));
     let summary = "80 more events are gone in 40 gaps from 31 to 149";
-    assert!(recorder.report_texts().iter().any(|text| text.contains(summary)), "{:#?}", recorder.report_texts());
+    assert!(
+        recorder.report_texts().iter().any(|text| text.contains(summary)),
+        "{:#?}",
+        recorder.report_texts()
+    );
 }
 
 /// The number of events that a report says are gone.

@@ -16,7 +16,7 @@ use ephor_core::event::Event;
 use ephor_core::ids::{HubName, LogId, Namespace};
 use ephor_core::source::{
     HubProperties, LastEnqueued, OpenError, OpenRequest, PartitionProperties, ReceiveError, Receiver,
-    SourceError,
+    SourceCapabilities, SourceError,
 };
 use ephor_testkit::TestFleet;
 use tokio::time::Instant;
@@ -50,6 +50,9 @@ impl EventSource for Odd {
     }
     fn hub(&self) -> &HubName {
         self.hub.hub()
+    }
+    fn capabilities(&self) -> SourceCapabilities {
+        self.hub.capabilities()
     }
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
         Box::pin(async {

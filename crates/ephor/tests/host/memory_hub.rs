@@ -1,6 +1,7 @@
 //! The hub in memory passes the conformance suite, and simulates faults on request.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -29,13 +30,15 @@ impl Clock for Ticking {
     }
 }
 
-struct InMemory(MemoryHub);
+/// A hub in memory, with epochs or without.
+struct InMemory<const EPOCHS: bool>(MemoryHub);
 
-impl SourceFixture for InMemory {
+impl<const EPOCHS: bool> SourceFixture for InMemory<EPOCHS> {
     async fn new(partitions: u32) -> Self {
         let hub = MemoryHub::new("homes", partitions).unwrap();
         hub.create_group("second").unwrap();
-        Self(hub.with_clock(Arc::new(Ticking(AtomicI64::new(1_000)))))
+        let hub = hub.with_clock(Arc::new(Ticking(AtomicI64::new(1_000))));
+        Self(if EPOCHS { hub } else { hub.without_epochs() })
     }
 
     fn source(&self) -> &dyn EventSource {
@@ -61,9 +64,22 @@ impl SourceFixture for InMemory {
     async fn forget_before(&self, partition: PartitionId, sequence: SequenceNumber) {
         self.0.forget_before(partition, sequence).unwrap();
     }
+
+    fn can_lose(&self) -> bool {
+        true
+    }
+
+    async fn lose(&self, partition: PartitionId, numbers: Range<SequenceNumber>) {
+        self.0.lose(partition, numbers).unwrap();
+    }
 }
 
-ephor_testkit::source_conformance!(InMemory);
+ephor_testkit::source_conformance!(InMemory<true>);
+ephor_testkit::event_hubs_conformance!(InMemory<true>);
+
+mod without_epochs {
+    ephor_testkit::source_conformance!(super::InMemory<false>);
+}
 
 const HERE: PartitionId = PartitionId(0);
 
@@ -199,6 +215,19 @@ async fn a_disconnected_owner_gets_nothing_more_though_events_are_there() {
     let mut old = open(&hub, StartPosition::Earliest).await;
     let _new = open(&hub, StartPosition::Earliest).await;
     assert!(matches!(now(&mut old), Some(Err(ReceiveError::Disconnected { .. }))));
+}
+
+#[tokio::test]
+async fn without_epochs_no_reader_is_disconnected_by_another() {
+    let hub = MemoryHub::new("homes", 1).unwrap().without_epochs();
+    let mut readers = vec![];
+    for epoch in [Some(5), Some(9), Some(0), None, None, None, None, None, None] {
+        readers.push(hub.open(request(StartPosition::Earliest, epoch)).await.unwrap());
+    }
+    hub.send(HERE, "a").unwrap();
+    for reader in &mut readers {
+        assert_eq!(texts(&now(reader).unwrap().unwrap()), ["a"]);
+    }
 }
 
 #[tokio::test]

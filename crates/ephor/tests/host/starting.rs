@@ -11,7 +11,9 @@ use ephor::{
     Namespace, PartitionContext, PartitionId, PartitionManagerOptions, Receiver, StartError,
 };
 use ephor_core::BoxFuture;
-use ephor_core::source::{HubProperties, OpenError, OpenRequest, PartitionProperties, SourceError};
+use ephor_core::source::{
+    HubProperties, OpenError, OpenRequest, PartitionProperties, SourceCapabilities, SourceError,
+};
 use ephor_testkit::{FleetError, TestFleet};
 use futures_util::FutureExt;
 
@@ -148,6 +150,9 @@ impl EventSource for Slow {
     }
     fn hub(&self) -> &HubName {
         self.hub.hub()
+    }
+    fn capabilities(&self) -> SourceCapabilities {
+        self.hub.capabilities()
     }
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
         Box::pin(async {

@@ -10,7 +10,9 @@ use ephor::{
     StopReport,
 };
 use ephor_core::BoxFuture;
-use ephor_core::source::{HubProperties, OpenError, OpenRequest, PartitionProperties, SourceError};
+use ephor_core::source::{
+    HubProperties, OpenError, OpenRequest, PartitionProperties, SourceCapabilities, SourceError,
+};
 use ephor_testkit::TestFleet;
 
 /// A hub with an address of its own.
@@ -27,6 +29,10 @@ impl EventSource for At {
 
     fn endpoint(&self) -> String {
         self.0.to_owned()
+    }
+
+    fn capabilities(&self) -> SourceCapabilities {
+        self.1.capabilities()
     }
 
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {

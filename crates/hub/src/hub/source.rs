@@ -3,7 +3,8 @@
 use ephor_core::BoxFuture;
 use ephor_core::ids::{HubName, Namespace, PartitionId};
 use ephor_core::source::{
-    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceCapabilities,
+    SourceError,
 };
 
 use super::Hub;
@@ -19,6 +20,10 @@ impl EventSource for Hub {
 
     fn endpoint(&self) -> String {
         format!("{}/{} in {}", self.0.namespace, self.0.name, self.0.files.shown(&self.0.folder))
+    }
+
+    fn capabilities(&self) -> SourceCapabilities {
+        SourceCapabilities::EVENT_HUBS
     }
 
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {

@@ -251,7 +251,8 @@ async fn while_expired_events_wait_for_a_day_the_log_says_so_every_hour() {
     const HOURS: usize = 10;
     for mut clocked in ClockedHub::on_disk() {
         let log = CapturedLog::of_this_thread();
-        let waits = || log.take().iter().filter(|line| line.contains("expired events are kept for now")).count();
+        let waits =
+            || log.take().iter().filter(|line| line.contains("expired events are kept for now")).count();
         clocked.send(10).await;
         clocked.run(HOUR);
         assert_eq!(waits(), 0);

@@ -97,6 +97,7 @@ macro_rules! conformance {
             }
 
             ephor_testkit::source_conformance!(Here);
+            ephor_testkit::event_hubs_conformance!(Here);
         }
     };
 }

@@ -1,5 +1,6 @@
 //! A hub in memory, with the rules of Azure Event Hubs: ordered partitions, consumer groups,
-//! epochs, retention. It can also fail on request, in the ways in which a real one does.
+//! epochs, retention. It can do without epochs, as a source that does not fence readers. It can also
+//! fail on request, in the ways in which a real one does.
 //!
 //!   send ─► LOG (one per partition) ─► receivers, by group and epoch
 
@@ -20,7 +21,8 @@ use ephor_core::ids::{ConsumerGroup, HubName, InvalidName, LogId, Namespace, Par
 use ephor_core::partition_key;
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::{
-    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceError,
+    EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceCapabilities,
+    SourceError,
 };
 use ephor_core::time::Clock;
 
@@ -47,6 +49,7 @@ pub struct MemoryHub {
     namespace: Namespace,
     name: HubName,
     clock: Arc<dyn Clock>,
+    capabilities: SourceCapabilities,
     world: Arc<RwLock<World>>,
 }
 
@@ -72,7 +75,15 @@ impl MemoryHub {
             partitions: (0..partitions).map(|id| Partition::new(PartitionId(id), None)).collect(),
             outage: None,
         };
-        Ok(Self { namespace, name, clock, world: Arc::new(RwLock::new(world)) })
+        let capabilities = SourceCapabilities::EVENT_HUBS;
+        Ok(Self { namespace, name, clock, capabilities, world: Arc::new(RwLock::new(world)) })
+    }
+
+    /// Ignores the epochs of receivers, as a source that does not fence readers: any number of them
+    /// read side by side, and none is disconnected by another. For a hub that is not in use yet.
+    pub fn without_epochs(mut self) -> Self {
+        self.capabilities = SourceCapabilities::PLAIN_LOG;
+        self
     }
 
     /// Takes enqueued times and the log id from this clock. For a hub that is not in use yet.
@@ -274,6 +285,10 @@ impl EventSource for MemoryHub {
         &self.name
     }
 
+    fn capabilities(&self) -> SourceCapabilities {
+        self.capabilities
+    }
+
     fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
         Box::pin(async move {
             let world = self.read();
@@ -303,7 +318,8 @@ impl EventSource for MemoryHub {
                 let what = format!("consumer group {:?} of hub {:?}", request.group, self.name);
                 return Err(SourceError::NotFound { what }.into());
             }
-            let receiver = self.partition(&world, request.partition)?.open(request, self.clock.now())?;
+            let partition = self.partition(&world, request.partition)?;
+            let receiver = partition.open(request, self.capabilities, self.clock.now())?;
             Ok(Box::new(receiver) as Box<dyn Receiver>)
         })
     }

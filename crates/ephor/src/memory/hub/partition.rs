@@ -12,7 +12,9 @@ use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::receivers::{Admission, Receivers};
-use ephor_core::source::{LastEnqueued, OpenError, OpenRequest, PartitionProperties, ReceiveError, Receiver};
+use ephor_core::source::{
+    LastEnqueued, OpenError, OpenRequest, PartitionProperties, ReceiveError, Receiver, SourceCapabilities,
+};
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::Notify;
 
@@ -129,13 +131,15 @@ impl Partition {
     pub(super) fn open(
         self: &Arc<Self>,
         request: OpenRequest,
+        capabilities: SourceCapabilities,
         now: Monotonic,
     ) -> Result<MemoryReceiver, OpenError> {
         let OpenRequest { group, start, epoch, receiver: name, .. } = request;
+        let epoch = epoch.filter(|_| capabilities.fences_readers);
         let mut state = self.state();
         let State { log, groups, takes_any_position, stale_properties, opens_lag, .. } = &mut *state;
         // A former owner gets the error about its epoch first, whatever its start position.
-        if let Some(receivers) = groups.get(&group) {
+        if let Some(receivers) = groups.get(&group).filter(|_| capabilities.fences_readers) {
             receivers.admit(&name, epoch)?;
         }
         let cursor = log

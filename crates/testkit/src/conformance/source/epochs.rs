@@ -23,16 +23,6 @@ async fn five<F: SourceFixture>(fixture: &F) -> Vec<Box<dyn Receiver>> {
     receivers
 }
 
-/// Zero, too: the SDKs' processors all use it.
-pub async fn any_epoch_opens_where_nobody_reads<F: SourceFixture>() {
-    for epoch in [0, 1, 7, 636_730_203_068_015_448] {
-        let fixture = F::new(1).await;
-        send_numbers(&fixture, 0..2).await;
-        let mut owner = open(&fixture, request("owner", Some(epoch))).await;
-        assert_eq!(numbers(&receive(&mut owner, 2).await), [0, 1]);
-    }
-}
-
 /// The old owner learns the epoch and the name of the new one.
 pub async fn a_higher_epoch_disconnects_the_owner_and_says_who<F: SourceFixture>() {
     let fixture = F::new(1).await;

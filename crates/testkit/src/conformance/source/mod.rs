@@ -1,16 +1,25 @@
-//! The conformance suite for event sources.
+//! The conformance suites for event sources.
 //!
-//! A backend writes a [`SourceFixture`] and runs the whole suite with
-//! [`source_conformance!`](crate::source_conformance): one test per property, named as a sentence.
+//! A source writes a [`SourceFixture`] and runs a suite in one line: one test per property, named as
+//! a sentence.
+//!
+//! | suite | for | properties |
+//! |---|---|---|
+//! | [`source_conformance!`](crate::source_conformance) | every source | [`reading`], [`positions`], [`retention`], [`gaps`] |
+//! | [`event_hubs_conformance!`](crate::event_hubs_conformance) | Event Hubs and hubs that behave like it | [`event_hubs`], [`epochs`] |
+//!
 //! The properties read no clock, and they allow a source to prefetch, so they hold for a hub in
 //! memory and for one across a network alike.
 
 mod asking;
 pub mod epochs;
+pub mod event_hubs;
+pub mod gaps;
 pub mod positions;
 pub mod reading;
 pub mod retention;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -49,6 +58,16 @@ pub trait SourceFixture: Sized {
         async move { panic!("this fixture cannot delete the events before {sequence:?} of {partition:?}") }
     }
 
+    /// True if [`lose`](Self::lose) works here.
+    fn can_lose(&self) -> bool {
+        false
+    }
+
+    /// Removes events from the middle of a partition, as damage or a compaction does.
+    fn lose(&self, partition: PartitionId, numbers: Range<SequenceNumber>) -> impl Future<Output = ()> {
+        async move { panic!("this fixture cannot lose the events {numbers:?} of {partition:?}") }
+    }
+
     /// Waits between two checks of something that takes effect soon.
     fn pause(&self) -> impl Future<Output = ()> {
         tokio::task::yield_now()
@@ -63,7 +82,8 @@ pub async fn check(property: impl Future<Output = ()>) {
     }
 }
 
-/// Runs every property of an event source on a [`SourceFixture`]: one `#[tokio::test]` each. The
+/// Runs every property that all event sources have on a
+/// [`SourceFixture`](crate::conformance::source::SourceFixture): one `#[tokio::test]` each. The
 /// calling crate needs tokio with `macros` and `rt`.
 #[macro_export]
 macro_rules! source_conformance {
@@ -82,12 +102,12 @@ macro_rules! source_conformance {
                 dropping_a_ready_receive_loses_nothing
                 bodies_are_kept_byte_for_byte
                 properties_are_kept_with_names_values_and_order
-                system_properties_are_kept_with_names_and_values
                 keys_are_kept_and_choose_one_partition
-                a_key_chooses_the_partition_that_the_service_would_choose
                 two_groups_each_receive_everything
                 the_newest_event_is_told_truthfully_or_not_at_all
-                unknown_groups_and_partitions_do_not_exist;
+                any_epoch_opens_where_nobody_reads
+                without_fencing_a_reader_opens_whatever_the_epochs_of_the_others
+                unknown_partitions_do_not_exist;
             positions:
                 earliest_begins_at_the_first_event
                 latest_yields_only_news
@@ -98,8 +118,44 @@ macro_rules! source_conformance {
                 an_offset_that_is_none_does_not_exist
                 a_start_by_time_begins_at_the_first_event_of_that_time_or_later
                 an_empty_partition_can_be_started_at_its_next_event;
+            retention:
+                forgetting_moves_the_first_event_and_not_the_last
+                earliest_begins_at_the_oldest_event_kept
+                a_forgotten_start_begins_at_the_oldest_event_kept
+                an_overtaken_receiver_goes_on_at_the_oldest_event_kept
+                a_partition_that_forgot_everything_counts_on;
+            gaps:
+                a_gap_is_passed_over_and_the_numbers_show_it
+                a_start_inside_a_gap_begins_at_the_next_event
+                a_gap_at_the_end_stays_a_gap;
+        }
+    };
+    (@tests $fixture:ty; $($module:ident: $($property:ident)+;)+) => {
+        $($(
+            #[tokio::test]
+            async fn $property() {
+                $crate::conformance::source::check(
+                    $crate::conformance::source::$module::$property::<$fixture>(),
+                )
+                .await;
+            }
+        )+)+
+    };
+}
+
+/// Runs every property that Event Hubs adds to those of
+/// [`source_conformance!`](crate::source_conformance): epochs in the words of the service, consumer
+/// groups, the partition of a key, the fields of a message.
+#[macro_export]
+macro_rules! event_hubs_conformance {
+    ($fixture:ty) => {
+        $crate::source_conformance! { @tests $fixture;
+            event_hubs:
+                the_source_says_that_it_fences_readers
+                a_key_chooses_the_partition_that_the_service_would_choose
+                unknown_groups_do_not_exist
+                system_properties_are_kept_with_names_and_values;
             epochs:
-                any_epoch_opens_where_nobody_reads
                 a_higher_epoch_disconnects_the_owner_and_says_who
                 an_equal_epoch_disconnects_the_owner_too
                 a_lower_epoch_is_refused_and_told_who_is_there
@@ -118,24 +174,7 @@ macro_rules! source_conformance {
                 groups_and_partitions_have_owners_of_their_own
                 a_receiver_without_a_name_is_shown_as_nil
                 a_start_that_does_not_exist_disconnects_nobody;
-            retention:
-                forgetting_moves_the_first_event_and_not_the_last
-                earliest_begins_at_the_oldest_event_kept
-                a_forgotten_start_begins_at_the_oldest_event_kept
-                an_overtaken_receiver_goes_on_at_the_oldest_event_kept
-                a_partition_that_forgot_everything_counts_on;
         }
-    };
-    (@tests $fixture:ty; $($module:ident: $($property:ident)+;)+) => {
-        $($(
-            #[tokio::test]
-            async fn $property() {
-                $crate::conformance::source::check(
-                    $crate::conformance::source::$module::$property::<$fixture>(),
-                )
-                .await;
-            }
-        )+)+
     };
 }
 
@@ -147,8 +186,10 @@ mod tests {
         for file in [
             include_str!("reading.rs"),
             include_str!("positions.rs"),
-            include_str!("epochs.rs"),
             include_str!("retention.rs"),
+            include_str!("gaps.rs"),
+            include_str!("event_hubs.rs"),
+            include_str!("epochs.rs"),
         ] {
             for property in file.split("pub async fn ").skip(1) {
                 let name = property.split('<').next().unwrap();

@@ -1,6 +1,6 @@
 //! Properties of reading: all events arrive, in order, unchanged, and none is lost.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use ephor_core::event::NewEvent;
@@ -187,24 +187,6 @@ pub async fn properties_are_kept_with_names_values_and_order<F: SourceFixture>()
     assert_eq!(events[0].properties, properties);
 }
 
-/// The fields of a message and its annotations come back; their sections do not matter.
-pub async fn system_properties_are_kept_with_names_and_values<F: SourceFixture>() {
-    let fixture = F::new(1).await;
-    let system_properties = Properties::from_iter([
-        ("message-id", "m-17"),
-        ("content-type", "application/json; charset=utf-8"),
-        ("correlation-id", "örder 4"),
-        ("x-opt-custom", "blue"),
-    ]);
-    let properties = Properties::from_iter([("message-id", "the sender's own")]);
-    let event = NewEvent { properties, system_properties: system_properties.clone(), ..NewEvent::new("x") };
-    fixture.send(HERE, event.clone()).await;
-    let events = receive(&mut open_at(&fixture, StartPosition::Earliest).await, 1).await;
-    let by_name = |all: &Properties| BTreeMap::from_iter(all.iter().cloned());
-    assert_eq!(by_name(&events[0].system_properties), by_name(&system_properties));
-    assert_eq!(events[0].properties, event.properties, "the two kinds do not mix");
-}
-
 /// Events with one key keep their order.
 pub async fn keys_are_kept_and_choose_one_partition<F: SourceFixture>() {
     let fixture = F::new(4).await;
@@ -221,31 +203,6 @@ pub async fn keys_are_kept_and_choose_one_partition<F: SourceFixture>() {
     let events = receive(&mut open(&fixture, request).await, 6).await;
     assert_eq!(numbers(&events), Vec::from_iter(0..6));
     assert!(events.iter().all(|event| event.partition_key.as_deref() == Some("höme 7")));
-}
-
-/// Producers that compute the partition themselves, and those that leave it to the hub, send to the
-/// same one.
-pub async fn a_key_chooses_the_partition_that_the_service_would_choose<F: SourceFixture>() {
-    let fixture = F::new(5).await;
-    let chosen: [(u32, &[&str]); 5] = [
-        (0, &["a", "abcdefghi"]),
-        (1, &["FWfAT", "order:12345"]),
-        (2, &["131", "é"]),
-        (3, &["7", "日本語キー"]),
-        (4, &["$0cb", "naïve-key-ü"]),
-    ];
-    for key in chosen.iter().flat_map(|(_, keys)| *keys) {
-        fixture.send_with_key(key, Bytes::from_static(b"x")).await;
-    }
-    for (id, keys) in chosen {
-        let partition = PartitionId(id);
-        let properties = fixture.source().partition_properties(partition).await.expect("it exists");
-        let last = properties.last.map(|last| last.sequence);
-        assert_eq!(last, Some(SequenceNumber(1)), "partition {id} has both of {keys:?} and no other");
-        let request = OpenRequest { partition, ..request("reader", None) };
-        let events = receive(&mut open(&fixture, request).await, keys.len()).await;
-        assert!(events.iter().map(|event| event.partition_key.as_deref()).eq(keys.iter().copied().map(Some)));
-    }
 }
 
 /// Groups read independently.
@@ -276,12 +233,33 @@ pub async fn the_newest_event_is_told_truthfully_or_not_at_all<F: SourceFixture>
     }
 }
 
-/// A wrong name is not reported as a busy hub.
-pub async fn unknown_groups_and_partitions_do_not_exist<F: SourceFixture>() {
+/// Zero, too: processors that know no epochs use it.
+pub async fn any_epoch_opens_where_nobody_reads<F: SourceFixture>() {
+    for epoch in [0, 1, 7, 636_730_203_068_015_448] {
+        let fixture = F::new(1).await;
+        send_numbers(&fixture, 0..2).await;
+        let mut owner = open(&fixture, request("owner", Some(epoch))).await;
+        assert_eq!(numbers(&receive(&mut owner, 2).await), [0, 1]);
+    }
+}
+
+/// A former owner that does not know it yet keeps nobody out.
+pub async fn without_fencing_a_reader_opens_whatever_the_epochs_of_the_others<F: SourceFixture>() {
+    let fixture = F::new(1).await;
+    if fixture.source().capabilities().fences_readers {
+        return;
+    }
+    send_numbers(&fixture, 0..3).await;
+    let _former = open(&fixture, request("former", Some(7))).await;
+    for epoch in [Some(0), Some(7), Some(3), None] {
+        let mut reader = open(&fixture, request("reader", epoch)).await;
+        assert_eq!(numbers(&receive(&mut reader, 3).await), [0, 1, 2], "{epoch:?}");
+    }
+}
+
+/// A wrong number is not reported as a busy hub.
+pub async fn unknown_partitions_do_not_exist<F: SourceFixture>() {
     let fixture = F::new(2).await;
-    let group = "nobody-made-this".parse().expect("a valid name");
-    let error = refusal(&fixture, OpenRequest { group, ..request("reader", None) }).await;
-    assert!(matches!(error, OpenError::Source(SourceError::NotFound { .. })), "{error}");
     let nowhere = PartitionId(2);
     let error = refusal(&fixture, OpenRequest { partition: nowhere, ..request("reader", None) }).await;
     assert!(matches!(error, OpenError::Source(SourceError::NotFound { .. })), "{error}");

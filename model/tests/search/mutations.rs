@@ -1,8 +1,8 @@
-//! Tests that every planted bug gives a counterexample.
+//! Tests that every mutation gives a counterexample.
 
 use ephor_core::rules::Rules;
 use ephor_model::bounds::Bounds;
-use ephor_model::plants;
+use ephor_model::mutations;
 use ephor_model::protocol::Protocol;
 use ephor_model::search::{Findings, search_shortest};
 
@@ -25,15 +25,15 @@ const EXPECTED: [(&str, &str, &str); 9] = [
 ];
 
 #[test]
-fn every_planted_bug_gives_a_story() {
+fn every_mutation_gives_a_counterexample() {
     for (name, promise, trace) in EXPECTED {
-        let plant = plants::find(name).expect("in the table");
-        let findings = found(plant.rules);
+        let mutation = mutations::find(name).expect("in the table");
+        let findings = found(mutation.rules);
         let (violation, steps) = findings.violation.clone().unwrap_or_else(|| panic!("{name} was not seen"));
         println!("{name}: {violation} is violated after {} steps:\n  {}", findings.depth, steps.join("\n  "));
         assert!(violation.contains(promise), "{name} violates {violation:?}");
         assert!(steps.iter().any(|line| line.contains(trace)), "{name}: {steps:#?}");
         assert!(steps.iter().all(|line| line.starts_with("tick ")), "{name}: {steps:#?}");
     }
-    assert_eq!(EXPECTED.len(), plants::all().count());
+    assert_eq!(EXPECTED.len(), mutations::all().count());
 }

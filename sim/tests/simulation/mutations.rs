@@ -1,23 +1,26 @@
-//! Every planted bug (mutation) is noticed within 2,000 seeds, and for the right reason. With `--nocapture`
+//! Every mutation is noticed within 2,000 seeds, and for the right reason. With `--nocapture`
 //! each test prints how many it took.
 
 use ephor_core::rules::Rules;
-use ephor_sim::{plants, run};
+use ephor_sim::{mutations, run};
 
-/// The bug has to be noticed within this many seeds.
+/// A mutation has to be noticed within this many seeds.
 const SEEDS: u64 = 2_000;
 
 /// Plays seeds until the judge notices, and checks that its verdict fits, and that there is none without the
-/// bug.
+/// mutation.
 fn is_caught(name: &str, fitting: &[&str]) {
-    let plant = plants::find(name).expect("a plant of this name");
-    let noticed = |seed| Some((seed, run::play(seed, plant.rules).violation?.to_string()));
+    let mutation = mutations::find(name).expect("a mutation of this name");
+    let noticed = |seed| Some((seed, run::play(seed, mutation.rules).violation?.to_string()));
     let Some((seed, violation)) = (0..SEEDS).find_map(noticed) else {
-        panic!("{SEEDS} seeds, and nobody noticed: {}", plant.what);
+        panic!("{SEEDS} seeds, and nobody noticed: {}", mutation.what);
     };
     println!("{name}: {} seeds: {violation}", seed + 1);
     assert!(fitting.iter().any(|words| violation.contains(words)), "{name}, seed {seed}: {violation}");
-    assert!(run::play(seed, Rules::default()).violation.is_none(), "seed {seed} fails without the bug, too");
+    assert!(
+        run::play(seed, Rules::default()).violation.is_none(),
+        "seed {seed} fails without the mutation, too"
+    );
 }
 
 #[test]

@@ -1,16 +1,22 @@
-//! The behaviour of a pump with a rule switched off: a deliberate bug for the simulation to find
-//! (mutation testing), as in `host/planted.rs`.
+//! The mutated behaviour of a pump with a rule switched off, for the simulation to detect (mutation
+//! testing), as in `host/mutations.rs`. Only with the feature `mutations`.
 
 use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
+use ephor_core::rules::Rules;
 use ephor_core::source::PartitionProperties;
 
-/// The bug: trusts the partition's properties about its end, and rewinds a checkpoint beyond it.
+/// The position as it is believed. The mutation trusts the partition's properties about its end,
+/// and rewinds a checkpoint beyond it.
 pub(super) fn rewind_without_proof(
+    rules: &Rules,
     found: Result<Resume, LostGround>,
     partition: &PartitionProperties,
     on_invalid: OnInvalidPosition,
 ) -> Result<Resume, LostGround> {
     let found = found?;
+    if rules.rewinds_need_proof() {
+        return Ok(found);
+    }
     match resume::beyond_the_end(&found.start, partition) {
         Some(ground) => resume::replacement(ground, partition, on_invalid),
         None => Ok(found),

@@ -1,8 +1,7 @@
-//! The behaviour of a host with a rule switched off: deliberate bugs for the simulation to find
-//! (mutation testing).
+//! The mutated behaviour of a host with a rule switched off, for the simulation to detect (mutation
+//! testing). Only with the feature `mutations`.
 //!
-//! Nothing here runs while all [`Rules`](ephor_core::rules::Rules) are kept. Bugs that take only a
-//! few words are written where the rule is checked.
+//! Mutations that take only a few words are written where the rule is checked.
 
 use ephor_core::expiry::Liveness;
 use ephor_core::handover::Ask;
@@ -10,25 +9,31 @@ use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::HostId;
 use ephor_core::lease::{Lease, LeaseToken};
 use ephor_core::store::View;
-use ephor_core::time::Timestamp;
 
 use super::renewer::served;
 use super::shared::HostShared;
 
-/// The bug: takes our wall clock for the store's clock, whatever we saw before.
-pub(super) fn expire_by_our_clock(liveness: &mut Liveness, view: &View, wall: Timestamp) {
+/// The leases that have expired. The mutation takes our wall clock for the store's clock, whatever we
+/// saw before.
+pub(super) fn expire_by_our_clock(mut liveness: Liveness, view: &View, shared: &HostShared) -> Liveness {
+    if shared.rules.ages_are_the_stores() {
+        return liveness;
+    }
+    let wall = shared.environment.wall();
     let age = |lease: &Lease| wall.since(view.at - lease.age);
-    let old = |lease: &&Lease| lease.owner.is_some() && lease.duration.is_some_and(|lasts| age(lease) >= lasts);
+    let old =
+        |lease: &&Lease| lease.owner.is_some() && lease.duration.is_some_and(|lasts| age(lease) >= lasts);
     liveness.expired = view.leases.iter().filter(old).map(|lease| lease.partition).collect();
+    liveness
 }
 
-/// The bug: renews all leases with our name.
+/// The mutation: renews all leases with our name.
 pub(super) async fn all_under_our_name(shared: &HostShared) -> Vec<LeaseToken> {
     let Ok(view) = shared.store.view().await else { return served(shared, shared.now()) };
     view.leases.iter().filter_map(Lease::token).filter(|token| token.owner == shared.me).collect()
 }
 
-/// The bug: writes the owner's record as we last saw it, as if nobody else wrote it. A want in it
+/// The mutation: writes the owner's record as we last saw it, as if nobody else wrote it. A want in it
 /// names the asker in the place of the owner.
 pub(super) async fn ask_in_the_owners_record(shared: &HostShared, view: &View, ask: &Ask) {
     let Some(owner) = view.host(&ask.owner) else { return };

@@ -1,4 +1,4 @@
-//! The deliberate bugs of the simulation are real: each test runs with the bug and without it.
+//! The mutations change what a host does: each test runs with the mutation and without it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,69 @@
+//! Properties that Event Hubs adds besides its epochs: the partition of a key, consumer groups that
+//! must exist, and the fields of a message.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use ephor_core::event::{NewEvent, Properties};
+use ephor_core::ids::PartitionId;
+use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::source::{OpenError, OpenRequest, SourceError};
+
+use super::SourceFixture;
+use super::asking::{HERE, open, open_at, receive, refusal, request};
+
+/// Hosts rely on its epochs only if it says so.
+pub async fn the_source_says_that_it_fences_readers<F: SourceFixture>() {
+    assert!(F::new(1).await.source().capabilities().fences_readers);
+}
+
+/// Producers that compute the partition themselves, and those that leave it to the hub, send to the
+/// same one.
+pub async fn a_key_chooses_the_partition_that_the_service_would_choose<F: SourceFixture>() {
+    let fixture = F::new(5).await;
+    let chosen: [(u32, &[&str]); 5] = [
+        (0, &["a", "abcdefghi"]),
+        (1, &["FWfAT", "order:12345"]),
+        (2, &["131", "é"]),
+        (3, &["7", "日本語キー"]),
+        (4, &["$0cb", "naïve-key-ü"]),
+    ];
+    for key in chosen.iter().flat_map(|(_, keys)| *keys) {
+        fixture.send_with_key(key, Bytes::from_static(b"x")).await;
+    }
+    for (id, keys) in chosen {
+        let partition = PartitionId(id);
+        let properties = fixture.source().partition_properties(partition).await.expect("it exists");
+        let last = properties.last.map(|last| last.sequence);
+        assert_eq!(last, Some(SequenceNumber(1)), "partition {id} has both of {keys:?} and no other");
+        let request = OpenRequest { partition, ..request("reader", None) };
+        let events = receive(&mut open(&fixture, request).await, keys.len()).await;
+        assert!(events.iter().map(|event| event.partition_key.as_deref()).eq(keys.iter().copied().map(Some)));
+    }
+}
+
+/// A wrong name is not reported as a busy hub.
+pub async fn unknown_groups_do_not_exist<F: SourceFixture>() {
+    let fixture = F::new(1).await;
+    let group = "nobody-made-this".parse().expect("a valid name");
+    let error = refusal(&fixture, OpenRequest { group, ..request("reader", None) }).await;
+    assert!(matches!(error, OpenError::Source(SourceError::NotFound { .. })), "{error}");
+}
+
+/// The fields of a message and its annotations come back; their sections do not matter.
+pub async fn system_properties_are_kept_with_names_and_values<F: SourceFixture>() {
+    let fixture = F::new(1).await;
+    let system_properties = Properties::from_iter([
+        ("message-id", "m-17"),
+        ("content-type", "application/json; charset=utf-8"),
+        ("correlation-id", "örder 4"),
+        ("x-opt-custom", "blue"),
+    ]);
+    let properties = Properties::from_iter([("message-id", "the sender's own")]);
+    let event = NewEvent { properties, system_properties: system_properties.clone(), ..NewEvent::new("x") };
+    fixture.send(HERE, event.clone()).await;
+    let events = receive(&mut open_at(&fixture, StartPosition::Earliest).await, 1).await;
+    let by_name = |all: &Properties| BTreeMap::from_iter(all.iter().cloned());
+    assert_eq!(by_name(&events[0].system_properties), by_name(&system_properties));
+    assert_eq!(events[0].properties, event.properties, "the two kinds do not mix");
+}

@@ -1,0 +1,21 @@
+//! The mutations of the simulation that the model can show, by itself or through `ephor-core`.
+//!
+//! Left out are an ask in the owner's record (no record is stale here), the renewal of partitions that are not served (no
+//! call is stuck here), unhealthy hosts (there are none) and a rewind without proof (the hub loses nothing here). A wrong wall
+//! clock is a lease ahead here.
+
+use ephor_core::rules::mutations;
+pub use ephor_core::rules::mutations::Mutation;
+
+/// The mutations that the model cannot show.
+const NOT_HERE: [&str; 4] = ["ask", "renewal", "unfit", "rewind"];
+
+/// Lists the mutations that the model can show.
+pub fn all() -> impl Iterator<Item = &'static Mutation> {
+    mutations::ALL.iter().filter(|mutation| !NOT_HERE.contains(&mutation.name))
+}
+
+/// Finds a mutation by its name.
+pub fn find(name: &str) -> Option<&'static Mutation> {
+    all().find(|mutation| mutation.name == name)
+}

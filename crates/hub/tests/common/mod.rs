@@ -1,7 +1,6 @@
 //! Helpers that the tests of the hub share.
 #![allow(dead_code, reason = "each test uses its own part")]
 
-pub(crate) mod copies;
 pub(crate) mod faulty_files;
 pub(crate) mod gated;
 

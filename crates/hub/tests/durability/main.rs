@@ -9,6 +9,8 @@
 mod bit_rot;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/copies.rs"]
+mod copies;
 mod crash_model;
 mod crashes;
 mod failed_sync;

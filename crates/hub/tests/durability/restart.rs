@@ -17,8 +17,8 @@ use ephor_hub::{
     Target, verify_folder,
 };
 
-use crate::common::copies::copy_while_in_use;
 use crate::common::faulty_files::{Fate, FaultyFiles};
+use crate::copies::copy_while_in_use;
 
 const FIRST: PartitionId = PartitionId(0);
 

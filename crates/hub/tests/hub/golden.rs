@@ -21,7 +21,7 @@ use ephor_hub::{
 };
 
 use crate::common::Ticking;
-use crate::common::copies::copy_folder;
+use crate::copies::copy_folder;
 
 /// What says that the folder is to be written.
 const WRITE: &str = "EPHOR_WRITE_GOLDEN";

@@ -13,7 +13,7 @@ use ephor_hub::files::DiskFiles;
 use ephor_hub::{Hub, LocalNamespace, NamespaceConfig, NewEvent, SendError, Target, verify_folder};
 
 use crate::common::Ticking;
-use crate::common::copies::copy_folder;
+use crate::copies::copy_folder;
 use crate::lax_messages::{HUB, PARTITION_KEY, START, bombs, compound_properties, messages, odd_texts};
 
 fn copied() -> tempfile::TempDir {

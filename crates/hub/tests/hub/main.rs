@@ -8,6 +8,8 @@ mod clock_jumps;
 mod clocked_hub;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/copies.rs"]
+mod copies;
 mod disk_reserve;
 mod emulator_config;
 mod epochs;

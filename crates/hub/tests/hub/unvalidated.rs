@@ -17,7 +17,7 @@ use ephor_hub::{Hub, LocalNamespace, NamespaceConfig, NewEvent, Retention, SendE
 use ephor_testkit::CapturedLog;
 
 use crate::common::Ticking;
-use crate::common::copies::copy_folder;
+use crate::copies::copy_folder;
 use crate::unvalidated_messages::{HUB, Kept, START, messages};
 
 fn copied() -> tempfile::TempDir {

@@ -3,16 +3,13 @@
 //! It is a tmpfs. Where this process may not mount one, the test runs again under `unshare`, as the root of
 //! a user namespace of its own; where that is not allowed either, it fails and says so.
 
-#[path = "../common/copies.rs"]
-mod copies;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use copies::copy_while_in_use;
+use crate::copies::copy_while_in_use;
 
 /// Tells the second run that it is one.
 const UNSHARED: &str = "EPHOR_TEST_UNSHARED";

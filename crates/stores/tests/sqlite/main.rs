@@ -4,6 +4,8 @@
 
 mod clock;
 mod conformance;
+#[path = "../../../hub/tests/common/copies.rs"]
+mod copies;
 mod disk;
 mod golden;
 mod kills;

@@ -25,17 +25,16 @@
 //! answers that the peer does not take, and output that it does not read. This memory is *kept by the peer*:
 //!
 //! ```text
-//!                                  budget ──────────► budget + a quarter ────►
-//!  deliveries and answers
-//!   of a modest connection         after 5 s          at any age
-//!   of another                     at any age         at any age
-//!  output                          after 5 s          at any age
+//!  all together:                    budget ──────────► budget + a quarter ────►
+//!
+//!  deliveries and answers           at any age         at any age
+//!  output                           after 5 s          at any age
 //! ```
 //!
 //! When the budget is used up, the connection that has kept memory for longest is closed, among those that keep
 //! at least their part in this way. Nobody who keeps less is closed. So what they keep is subtracted from the
-//! budget first, and connections are closed only while those that can be closed keep at least half of the rest.
-//! Otherwise most of the rest shrinks by itself, and is waited for.
+//! budget and its quarter first, and connections are closed only while those that can be closed keep at least
+//! half of the rest. Otherwise most of the rest is free, or shrinks by itself and is waited for.
 //!
 //! Connections that buffer little come on top of the budget, and so does what a connection buffers in one turn
 //! of its task, because it learns only at its end that it has to wait. So all together buffer at most

@@ -241,7 +241,6 @@ fn a_certificate_for_other_machines_has_a_name_that_they_can_verify() {
     fails(&[], "add --name HOST with the name or address by which clients reach this machine");
     fails(&["--name", "0.0.0.0"], "such as hub.example or 10.0.0.7");
     fails(&["--name", "../hub"], "such as hub.example or 10.0.0.7");
-    fails(&["--name", "hub.."], "such as hub.example or 10.0.0.7");
     fails(&["--name", "localhost."], "add --name HOST with the name or address by which clients reach this");
     fails(&["--cert", "own.pem"], "--cert-key");
 

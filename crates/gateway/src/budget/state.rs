@@ -155,9 +155,9 @@ impl State {
     }
 
     /// Evicts connections until the others use less than `enough`, the oldest first. It can close only those
-    /// that keep at least their part, and does so only while they keep at least half of what the others leave
-    /// of the budget: otherwise most of that shrinks by itself. `stale` is the time since which memory has
-    /// been kept that counts; without it, all counts.
+    /// that keep at least their part, and does so only while they keep at least half of what the others leave:
+    /// otherwise most of that shrinks by itself, or is free. Output counts that has waited since `stale`, or
+    /// all of it without a time.
     fn evict_until(&mut self, enough: usize, stale: Option<Monotonic>) {
         if self.staying() < enough {
             return;
@@ -165,10 +165,7 @@ impl State {
         let part = self.part();
         let (mut closable, mut protected, mut candidates) = (0, 0, Vec::new());
         for (number, holder) in self.holders.iter().filter(|(_, holder)| !holder.leaving) {
-            // A modest connection may just be sending a message, which is no reason to close it while there
-            // is room for it.
-            let unended_stale = stale.filter(|_| self.is_modest(holder.usage.bytes));
-            let (bytes, since) = holder.usage.kept_by_peer(unended_stale, stale);
+            let (bytes, since) = holder.usage.kept_by_peer(stale);
             if bytes >= part {
                 closable += bytes;
                 candidates.push((since, Reverse(bytes), *number));
@@ -180,7 +177,7 @@ impl State {
         {
             self.visited += self.holders.len();
         }
-        let half = self.max.saturating_sub(protected) / 2;
+        let half = self.end().saturating_sub(protected) / 2;
         if closable < half {
             return;
         }

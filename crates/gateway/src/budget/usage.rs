@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use ephor_core::time::Monotonic;
 
-/// Output of which the peer has not read a tenth for this long counts as kept by the peer; so does the
-/// delivery of a modest connection that has not ended for this long.
+/// Output of which the peer has not read a tenth for this long counts like a delivery that has not ended.
 pub(super) const STALE_AFTER: Duration = Duration::from_secs(5);
 
 /// The memory that a connection uses.
@@ -24,22 +23,15 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// The bytes that only the peer can end, and the time since which it has not. Each kind counts if it has
-    /// been kept since the given time or for longer, or in any case without a time.
-    pub(super) fn kept_by_peer(
-        &self,
-        unended_stale: Option<Monotonic>,
-        output_stale: Option<Monotonic>,
-    ) -> (usize, Option<Monotonic>) {
-        let counts = |since: &Option<Monotonic>, stale: Option<Monotonic>| match (since, stale) {
-            (Some(since), Some(stale)) => *since <= stale,
-            (since, _) => since.is_some(),
-        };
-        let unended = Some((self.unended, self.since)).filter(|(_, since)| counts(since, unended_stale));
-        let output = Some((self.output, self.output_since)).filter(|(_, since)| counts(since, output_stale));
-        let kept = [unended, output].into_iter().flatten();
-        kept.fold((0, None), |(bytes, oldest), (more, since)| {
-            (bytes + more, oldest.into_iter().chain(since).min())
-        })
+    /// The bytes that only the peer can end, and the time since which it has not. Output counts if it has
+    /// waited since `stale` or for longer, or in any case without a time.
+    pub(super) fn kept_by_peer(&self, stale: Option<Monotonic>) -> (usize, Option<Monotonic>) {
+        match self.output_since {
+            Some(since) if stale.is_none_or(|stale| since <= stale) => {
+                let oldest = self.since.map_or(since, |other| other.min(since));
+                (self.unended + self.output, Some(oldest))
+            }
+            _ => (self.unended, self.since),
+        }
     }
 }

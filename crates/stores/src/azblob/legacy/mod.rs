@@ -96,13 +96,11 @@ impl LegacyContainer {
         if self.inner.container.exists().await? {
             return Ok(());
         }
-        Err(StoreError::refused(
-            RefusalCause::NotFound,
-            format!(
-                "{}: the container does not exist, so no Event Processor Host has used it: correct its name, or the account's",
-                self.inner.container.place
-            ),
-        ))
+        let message = format!(
+            "{}: the container does not exist, so no Event Processor Host has used it: correct its name, or the account's",
+            self.inner.container.place
+        );
+        Err(StoreError::refused(RefusalCause::NotFound, message))
     }
 }
 
@@ -186,26 +184,22 @@ impl Inner {
     /// The error for two blobs of one partition. The hub ignores the case of a group's name, and only an operator
     /// knows which blob is current.
     fn duplicate_lease(&self, group: &GroupId, one: &Found, other: &Found) -> StoreError {
-        StoreError::refused(
-            RefusalCause::Other,
-            format!(
-                "{}: {} and {} are both the lease of partition {} of {group}, because the hub ignores the case of names: \
-                 find out which of them the hosts wrote last, and move the other away",
-                self.container.place, one.name, other.name, one.partition
-            ),
-        )
+        let message = format!(
+            "{}: {} and {} are both the lease of partition {} of {group}, because the hub ignores the case of names: \
+             find out which of them the hosts wrote last, and move the other away",
+            self.container.place, one.name, other.name, one.partition
+        );
+        StoreError::refused(RefusalCause::Other, message)
     }
 
     async fn lease(&self, found: &Found, id: &str) -> Result<(), StoreError> {
         if !self.container.lease(&found.name, LEASE_SECONDS, id).await? {
-            return Err(StoreError::refused(
-                RefusalCause::Other,
-                format!(
-                    "{}: another process holds the lease of {}: the old hosts still run. Stop all of them, wait a minute, \
-                     and try again",
-                    self.container.place, found.name
-                ),
-            ));
+            let message = format!(
+                "{}: another process holds the lease of {}: the old hosts still run. Stop all of them, wait a minute, \
+                 and try again",
+                self.container.place, found.name
+            );
+            return Err(StoreError::refused(RefusalCause::Other, message));
         }
         Ok(())
     }

@@ -14,7 +14,6 @@
 pub mod admin;
 mod checkpoint_throttle;
 mod context;
-pub mod environment;
 mod error;
 mod host;
 mod lease_state;
@@ -47,6 +46,9 @@ pub use options::{
 pub use processor::{CloseReason, EventProcessor};
 pub use pump::state::PumpState;
 pub use stop_report::StopReport;
+
+#[doc(inline)]
+pub use ephor_runtime::environment;
 
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};
 pub use ephor_core::epoch::Epoch;

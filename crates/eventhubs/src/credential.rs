@@ -12,9 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
 use ephor_core::time::{Clock, Timestamp};
 use ephor_core::{BoxError, BoxFuture};
+use ephor_runtime::environment::SystemClock;
 use ephor_wire::connection_string;
 use ephor_wire::sas::{self, Key};
 use secrecy::{ExposeSecret, SecretString};

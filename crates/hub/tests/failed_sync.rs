@@ -6,12 +6,12 @@ mod faulty_files;
 
 use std::sync::Arc;
 
-use ephor::environment::SystemClock;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, Receiver};
 use ephor_hub::files::Files;
 use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
+use ephor_runtime::environment::SystemClock;
 use faulty_files::{Fate, FaultyFiles};
 
 const FIRST: PartitionId = PartitionId(0);

@@ -6,10 +6,10 @@ mod faulty_files;
 
 use std::sync::Arc;
 
-use ephor::environment::SystemClock;
 use ephor_core::ids::PartitionId;
 use ephor_core::source::EventSource;
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent, Retention, verify_files};
+use ephor_runtime::environment::SystemClock;
 use faulty_files::{Fate, FaultyFiles};
 
 const SEGMENT: u64 = 4 << 10;

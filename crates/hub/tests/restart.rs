@@ -13,7 +13,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use copies::copy_while_in_use;
-use ephor::environment::SystemClock;
 use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -23,6 +22,7 @@ use ephor_hub::{
     Durability, Hub, HubConfig, HubDescription, LocalNamespace, NamespaceConfig, NewEvent, RecoveryReport,
     Target, verify_folder,
 };
+use ephor_runtime::environment::SystemClock;
 use faulty_files::{Fate, FaultyFiles};
 
 const FIRST: PartitionId = PartitionId(0);

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use common::Ticking;
-use ephor::environment::SystemClock;
 use ephor_core::event::{Event, Properties, Value};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
@@ -23,6 +22,7 @@ use ephor_hub::{
     Durability, Hub, HubConfig, LocalNamespace, MAX_BATCH_BYTES, NamespaceConfig, NewEvent, SendError,
     Target, offset_of,
 };
+use ephor_runtime::environment::SystemClock;
 use ephor_testkit::conformance::source::check;
 use gated::{Gate, Gated};
 use tokio::task::JoinSet;

@@ -13,7 +13,7 @@ use ephor_core::store::Store;
 
 use super::{Config, EventProcessorHost};
 use crate::context::PartitionContext;
-use crate::environment::{Environment, TokioEnvironment, os_seeded_random};
+use crate::environment::{Environment, TokioEnvironment};
 use crate::options::{EventProcessorOptions, InvalidOption, PartitionManagerOptions};
 use crate::processor::{EventProcessor, PerBatch, PerEvent};
 use crate::pump::{self, Factory};
@@ -35,7 +35,7 @@ pub enum BuildError {
 /// assert_ne!(ephor::host_name("vm"), ephor::host_name("vm"));
 /// ```
 pub fn host_name(prefix: &str) -> String {
-    format!("{prefix}-{:08x}", os_seeded_random() >> 32)
+    format!("{prefix}-{:08x}", ephor_runtime::os::random() >> 32)
 }
 
 /// Builds a host from a source, a store and a handler of events. Finished by one of the methods

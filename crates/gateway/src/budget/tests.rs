@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
+use ephor_runtime::environment::SystemClock;
 use futures_util::FutureExt;
 
 use super::*;

@@ -10,6 +10,8 @@ use std::time::Duration;
 use ephor_core::BoxFuture;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 
+use crate::os;
+
 /// The environment in which a host runs.
 pub trait Environment: Clock {
     /// Completes at this instant, or at once if it has passed.
@@ -65,29 +67,12 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Monotonic {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Monotonic(nanoseconds(time))
+        Monotonic(u64::try_from(os::since_boot().as_nanos()).unwrap_or(u64::MAX))
     }
 
     fn wall(&self) -> Timestamp {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        Timestamp(i64::try_from(nanoseconds(time) / 1_000_000).unwrap_or(i64::MAX))
+        Timestamp(i64::try_from(os::since_1970().as_millis()).unwrap_or(i64::MAX))
     }
-}
-
-fn nanoseconds(time: rustix::time::Timespec) -> u64 {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
-}
-
-/// A random number seeded by the operating system. Identities depend on it: machines that start
-/// from the same image must not draw the same numbers.
-pub(crate) fn os_seeded_random() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    let mut hasher = std::hash::RandomState::new().build_hasher();
-    hasher.write_u64(fastrand::u64(..));
-    hasher.finish()
 }
 
 /// The environment of a program that runs on tokio.
@@ -132,7 +117,7 @@ impl Environment for TokioEnvironment {
     }
 
     fn random(&self) -> u64 {
-        os_seeded_random()
+        os::random()
     }
 
     /// One worker of tokio drives all timers. If the next task that it runs blocks, no idle worker

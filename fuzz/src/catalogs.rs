@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ephor::environment::SystemClock;
+use ephor_runtime::environment::SystemClock;
 use ephor_hub::files::{Files, MemoryFiles};
 use ephor_hub::{Durability, LocalNamespace, NamespaceConfig, verify_files};
 

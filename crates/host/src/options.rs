@@ -96,6 +96,7 @@ impl fmt::Debug for ErrorHandler {
 /// Options of reading events and of delivering them to the processor.
 ///
 /// ```
+/// # use ephor_host as ephor;
 /// use ephor::{CheckpointPolicy, EventProcessorOptions};
 /// let options = EventProcessorOptions {
 ///     max_batch_size: 500,

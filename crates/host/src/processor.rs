@@ -45,6 +45,7 @@ impl CloseReason {
 /// `process_timeout` is over.
 ///
 /// ```
+/// # use ephor_host as ephor;
 /// use ephor::{BoxError, Event, EventProcessor, PartitionContext};
 ///
 /// struct Printer;

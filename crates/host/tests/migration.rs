@@ -1,6 +1,9 @@
 //! Tests that docs/migration.md has every option, with its default if that is a number.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
+// The name by which applications know it.
+extern crate ephor_host as ephor;
+
 use std::fmt::Debug;
 
 use ephor::{CheckpointPolicy, EventProcessorOptions, PartitionManagerOptions};

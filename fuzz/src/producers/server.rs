@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
+use ephor_runtime::environment::SystemClock;
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};

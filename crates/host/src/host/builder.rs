@@ -32,6 +32,7 @@ pub enum BuildError {
 /// A unique host name: the prefix and random digits.
 ///
 /// ```
+/// # use ephor_host as ephor;
 /// assert_ne!(ephor::host_name("vm"), ephor::host_name("vm"));
 /// ```
 pub fn host_name(prefix: &str) -> String {

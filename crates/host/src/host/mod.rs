@@ -103,6 +103,7 @@ pub struct NotRunning;
 /// leases expire.
 ///
 /// ```
+/// # use ephor_host as ephor;
 /// use std::time::Duration;
 /// use ephor::EventProcessorHost;
 /// use ephor::memory::{MemoryHub, MemoryStore};

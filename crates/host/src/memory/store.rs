@@ -67,6 +67,7 @@ type Observer = Arc<dyn Fn(&GroupId, &StoreEvent) + Send + Sync>;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// # use ephor_host as ephor;
 /// use ephor::memory::MemoryStore;
 /// use ephor_core::ids::{ConsumerGroup, GroupId};
 /// use ephor_core::store::Store;

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+// The name by which applications know it.
+extern crate ephor_host as ephor;
+
 mod blocked_thread;
 mod checkpoint_policies;
 mod checkpoints;

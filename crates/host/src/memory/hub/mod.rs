@@ -33,6 +33,7 @@ const DEFAULT_NAMESPACE: &str = "memory";
 /// A hub in memory. Clones share one hub.
 ///
 /// ```
+/// # use ephor_host as ephor;
 /// use ephor::memory::MemoryHub;
 /// use ephor::PartitionId;
 ///

@@ -1,6 +1,6 @@
 //! A durable hub, a store, two hosts and a sender, in one process and with nothing to install.
 //!
-//!     cargo run -p ephor-hub --example two_hosts -- [FOLDER]
+//!     cargo run -p ephor --example two_hosts -- [FOLDER]
 //!
 //! Run it again: what was sent before is still there, and is processed first.
 #![allow(clippy::print_stdout, reason = "an example that shows something")]
@@ -9,9 +9,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ephor::hub::{HubConfig, LocalNamespace, NamespaceConfig};
 use ephor::memory::MemoryStore;
-use ephor::{BoxError, EventProcessorHost, EventSource};
-use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
+use ephor::{BoxError, EventProcessorHost, EventSource, NewEvent};
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, reason = "an ordinary program sleeps as it likes")]
 
 use std::collections::BTreeSet;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use ephor::hub::{HubConfig, LocalNamespace, NamespaceConfig};
@@ -14,7 +15,17 @@ use ephor::memory::MemoryStore;
 use ephor::{BoxError, EventProcessorHost, EventSource, NewEvent};
 
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), BoxError> {
     let folder = std::env::args_os().nth(1).unwrap_or_else(|| "ephor-data".into());
     let namespace = LocalNamespace::open(&folder, NamespaceConfig::default())?;
     let hub = namespace.ensure_hub(&HubConfig::new("homes", 4)?)?;

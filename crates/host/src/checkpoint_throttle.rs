@@ -16,8 +16,9 @@ use std::time::Duration;
 use ephor_core::checkpoint::Position;
 use ephor_core::time::Monotonic;
 
-use crate::context::{CheckpointError, Checkpointed, ContextInner, PartitionContext};
+use crate::context::{Checkpointed, ContextInner, PartitionContext};
 use crate::environment::TaskHandle;
+use crate::error::CheckpointError;
 
 /// The minimum time before a deferred checkpoint is retried that could not be written.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::checkpoint_throttle::CheckpointThrottle;
 use crate::environment::Environment;
-use crate::error::{ProcessorError, StoreCallError};
+use crate::error::{CheckpointError, ProcessorError};
 use crate::lease_state::LeaseState;
 use crate::metric_names as names;
 use crate::pump::state::PumpState;
@@ -27,6 +27,7 @@ use crate::store_calls::StoreCalls;
 /// The outcome of a checkpoint. A refusal is not a failure: another host is the owner now, and
 /// resumes from the last checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Checkpointed {
     /// It is written.
     Saved(Checkpoint),
@@ -49,21 +50,6 @@ impl Checkpointed {
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused)
     }
-}
-
-/// The error of a checkpoint that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CheckpointError {
-    /// The store failed, and the checkpoint may or may not be written. It is safe to retry.
-    #[error("the checkpoint may not have been written: {0}")]
-    Store(#[from] StoreCallError),
-    /// The event has not been delivered to this processor.
-    #[error("event {sequence} has not been delivered to this processor")]
-    NotDelivered {
-        /// The event.
-        sequence: SequenceNumber,
-    },
 }
 
 /// The progress of the partition since this host owns it.
@@ -89,6 +75,7 @@ pub(crate) struct Progress {
 
 /// A batch that fails and is redelivered.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Failing {
     /// The time of its first failure, by this host's wall clock.
     pub since: Timestamp,

@@ -1,4 +1,7 @@
 //! The errors of a host, worded for the person on call.
+//!
+//! The message of an error contains the messages of its causes, so it is complete by itself. The causes are also its
+//! fields and its `source`, for programs that decide by them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +12,12 @@ use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::resume::LostGround;
-use ephor_core::source::SourceError;
+use ephor_core::source::{OpenError, SourceError};
 use ephor_core::store::StoreError;
 
 /// A store call that did not succeed. It may or may not have taken effect.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreCallError {
     /// No answer in time.
     #[error("no answer from the store within {after:?} (store_timeout)")]
@@ -26,8 +30,24 @@ pub enum StoreCallError {
     Failed(Arc<StoreError>),
 }
 
+/// The error of a checkpoint that could not be written.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The store failed, and the checkpoint may or may not be written. It is safe to retry.
+    #[error("the checkpoint may not have been written: {0}")]
+    Store(#[from] StoreCallError),
+    /// The event has not been delivered to this processor.
+    #[error("event {sequence} has not been delivered to this processor")]
+    NotDelivered {
+        /// The event.
+        sequence: SequenceNumber,
+    },
+}
+
 /// The error of a call to the processor.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProcessorError {
     /// It returned an error.
     #[error("{0}")]
@@ -68,6 +88,7 @@ pub enum PartitionError {
         /// The number of the attempt, from 1.
         attempt: u32,
         /// The error.
+        #[source]
         error: ProcessorError,
     },
     /// The failure policy skipped an event. It will not be delivered again.
@@ -78,13 +99,15 @@ pub enum PartitionError {
         /// The number of attempts at this event alone.
         attempts: u32,
         /// The last error.
+        #[source]
         error: ProcessorError,
     },
     /// The hub could not be read.
-    #[error("the partition could not be read: {message}")]
+    #[error("the partition could not be read: {error}")]
     Source {
-        /// The message of the source.
-        message: String,
+        /// The error of the source.
+        #[source]
+        error: Arc<OpenError>,
     },
     /// Events that were never delivered do not exist, or are skipped because `on_invalid_position`
     /// says so.
@@ -117,10 +140,11 @@ pub enum PartitionError {
         resumes_at: SequenceNumber,
     },
     /// A checkpoint that the policy asked for could not be written.
-    #[error("the checkpoint could not be written: {message}")]
+    #[error("the checkpoint could not be written: {error}")]
     Checkpoint {
-        /// The message of the store.
-        message: String,
+        /// The error.
+        #[source]
+        error: CheckpointError,
     },
 }
 
@@ -138,12 +162,14 @@ pub enum HostError {
         /// The time since the first failure without a success in between.
         failing_for: Duration,
         /// The error.
+        #[source]
         error: StoreCallError,
     },
     /// The hub's properties could not be read.
     #[error("the hub could not be read: {error}")]
     Hub {
         /// The error.
+        #[source]
         error: SourceError,
     },
     /// Another host that is alive has the same name.
@@ -178,6 +204,7 @@ pub enum HostError {
         /// The partition.
         partition: PartitionId,
         /// The error.
+        #[source]
         error: ProcessorError,
     },
     /// A partition's processor failed to close.
@@ -188,6 +215,7 @@ pub enum HostError {
         /// The partition.
         partition: PartitionId,
         /// The error.
+        #[source]
         error: ProcessorError,
     },
     /// An error that the partition's processor received, too.
@@ -196,6 +224,7 @@ pub enum HostError {
         /// The partition.
         partition: PartitionId,
         /// The error.
+        #[source]
         error: PartitionError,
     },
     /// The position to resume from does not exist, and by the options the partition waits for a
@@ -364,41 +393,4 @@ pub(crate) fn another_hub(ours: &ReadHub, host: &HostId, theirs: &ReadHub) -> St
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_say_what_to_do_next() {
-        let skew = HostError::ClockSkew.to_string();
-        assert!(skew.contains("if this repeats, check the time synchronisation"), "{skew}");
-        let group = GroupId {
-            namespace: "local".parse().unwrap(),
-            hub: "homes".parse().unwrap(),
-            group: "$Default".parse().unwrap(),
-        };
-        let partition = PartitionId(3);
-        let halted = |ground| HostError::Halted { group: group.clone(), partition, ground }.to_string();
-        let gap = LostGround::Overtaken { wanted: SequenceNumber(10), oldest: SequenceNumber(20) };
-        let told = halted(gap);
-        let command = "`ephor checkpoint seek 'homes/$Default' --partition 3 --to seq:20`";
-        assert!(told.contains(command), "{told}");
-        let beyond = LostGround::BeyondTheEnd { wanted: SequenceNumber(10), next: SequenceNumber(5) };
-        assert!(halted(beyond).contains("--to earliest`"));
-    }
-
-    #[test]
-    fn skipped_events_are_named() {
-        let skipped = |skipped| {
-            let ground = LostGround::Overtaken { wanted: SequenceNumber(4), oldest: SequenceNumber(5) };
-            let resumes_at = SequenceNumber(9);
-            PartitionError::LostGround { ground, resumes_at, skipped }.to_string()
-        };
-        assert!(skipped(0).starts_with("1 event is gone ("), "{}", skipped(0));
-        assert!(skipped(0).ends_with("; reading goes on at 9"), "{}", skipped(0));
-        let one = "; reading goes on at 9, and 1 event that the hub keeps (8) is skipped, because on_invalid_position";
-        assert!(skipped(1).contains(one), "{}", skipped(1));
-        let four =
-            ", and 4 events that the hub keeps (5 to 8) are skipped, because on_invalid_position is Latest";
-        assert!(skipped(4).ends_with(four), "{}", skipped(4));
-    }
-}
+mod tests;

@@ -27,8 +27,8 @@ mod saves_in_flight;
 mod stop_report;
 mod store_calls;
 
-pub use context::{CheckpointError, Checkpointed, Failing, PartitionContext};
-pub use error::{HostError, PartitionError, ProcessorError, StoreCallError};
+pub use context::{Checkpointed, Failing, PartitionContext};
+pub use error::{CheckpointError, HostError, PartitionError, ProcessorError, StoreCallError};
 pub use host::builder::{BuildError, HostBuilder, host_name};
 pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};

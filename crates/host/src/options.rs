@@ -43,10 +43,20 @@ pub const DEFAULT_FOREIGN_EXPIRY: Duration = Duration::from_secs(120);
 /// is `None` instead.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The error of an option with an invalid value.
+/// The error of an option with an invalid value. It says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidOption(String);
+#[error("{message}")]
+pub struct InvalidOption {
+    option: &'static str,
+    message: String,
+}
+
+impl InvalidOption {
+    /// The name of the field, such as `lease_duration`.
+    pub fn option(&self) -> &'static str {
+        self.option
+    }
+}
 
 /// The initial position of a partition without a checkpoint: one position, or a function of the
 /// partition.
@@ -163,17 +173,17 @@ impl Default for EventProcessorOptions {
     }
 }
 
-fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), InvalidOption> {
-    if holds { Ok(()) } else { Err(InvalidOption(message())) }
+fn ensure(holds: bool, option: &'static str, message: impl FnOnce() -> String) -> Result<(), InvalidOption> {
+    if holds { Ok(()) } else { Err(InvalidOption { option, message: message() }) }
 }
 
 impl EventProcessorOptions {
     /// Checks the values. The error says what is wrong, and what to write instead.
     pub fn validate(&self) -> Result<(), InvalidOption> {
-        ensure(self.max_batch_size > 0, || {
+        ensure(self.max_batch_size > 0, "max_batch_size", || {
             format!("max_batch_size is 0, so no event could be delivered; try {DEFAULT_MAX_BATCH_SIZE}")
         })?;
-        ensure(self.prefetch_count >= self.max_batch_size, || {
+        ensure(self.prefetch_count >= self.max_batch_size, "prefetch_count", || {
             format!(
                 "prefetch_count ({}) must be at least max_batch_size ({}), or no batch is ever full; try {}",
                 self.prefetch_count,
@@ -181,27 +191,29 @@ impl EventProcessorOptions {
                 self.max_batch_size.saturating_mul(3)
             )
         })?;
-        ensure(self.prefetch_bytes > 0, || {
+        ensure(self.prefetch_bytes > 0, "prefetch_bytes", || {
             format!("prefetch_bytes is 0, so no event could be received; try {DEFAULT_PREFETCH_BYTES}")
         })?;
-        ensure(!self.receive_timeout.is_zero(), || {
+        ensure(!self.receive_timeout.is_zero(), "receive_timeout", || {
             format!(
                 "receive_timeout is zero, so every partition would be idle; try {DEFAULT_RECEIVE_TIMEOUT:?}"
             )
         })?;
-        ensure(self.process_timeout.is_none_or(|timeout| !timeout.is_zero()), || {
+        ensure(self.process_timeout.is_none_or(|timeout| !timeout.is_zero()), "process_timeout", || {
             "process_timeout is zero, so every call would be given up; leave it out, or try 60s".into()
         })?;
-        ensure(self.process_timeout.is_none_or(|timeout| timeout <= MAX_DURATION), || {
-            "process_timeout is longer than a day; leave it out for none, or try 60s".into()
-        })?;
-        ensure(self.checkpoint.every_events != Some(0), || {
+        ensure(
+            self.process_timeout.is_none_or(|timeout| timeout <= MAX_DURATION),
+            "process_timeout",
+            || "process_timeout is longer than a day; leave it out for none, or try 60s".into(),
+        )?;
+        ensure(self.checkpoint.every_events != Some(0), "checkpoint", || {
             "a checkpoint every 0 events makes no sense; try every 1000, or leave it out".into()
         })?;
-        ensure(self.checkpoint.every.is_none_or(|period| !period.is_zero()), || {
+        ensure(self.checkpoint.every.is_none_or(|period| !period.is_zero()), "checkpoint", || {
             "a checkpoint every 0s makes no sense; try every 5s, or leave it out".into()
         })?;
-        ensure(self.checkpoint.spacing <= MAX_DURATION, || {
+        ensure(self.checkpoint.spacing <= MAX_DURATION, "checkpoint", || {
             format!(
                 "checkpoints {:?} apart would hardly ever be written; try {DEFAULT_SPACING:?}",
                 self.checkpoint.spacing
@@ -213,22 +225,19 @@ impl EventProcessorOptions {
         };
         ensure(
             backoff.is_none_or(|backoff| !backoff.first.is_zero() && backoff.first <= backoff.max),
+            "failure",
             || {
                 "a backoff must begin above zero and not above its longest wait, or a batch that fails spins; \
              try first 500ms, max 30s"
                 .into()
             },
         )?;
-        match self.failure {
-            FailurePolicy::SkipAfter { attempts: 0, .. } => Err(InvalidOption(
-                "a failure policy that skips after 0 attempts would skip everything; try 3".into(),
-            )),
-            FailurePolicy::Close { pause } if pause.is_zero() => Err(InvalidOption(
-                "a partition that is closed and claimed again at once fails at once; try a pause of 10s"
-                    .into(),
-            )),
-            _ => Ok(()),
-        }
+        ensure(!matches!(self.failure, FailurePolicy::SkipAfter { attempts: 0, .. }), "failure", || {
+            "a failure policy that skips after 0 attempts would skip everything; try 3".into()
+        })?;
+        ensure(!matches!(self.failure, FailurePolicy::Close { pause } if pause.is_zero()), "failure", || {
+            "a partition that is closed and claimed again at once fails at once; try a pause of 10s".into()
+        })
     }
 }
 
@@ -292,12 +301,12 @@ impl PartitionManagerOptions {
             ("store_timeout", store_timeout, DEFAULT_STORE_TIMEOUT),
             ("foreign_expiry", self.foreign_expiry, DEFAULT_FOREIGN_EXPIRY),
         ] {
-            ensure(!value.is_zero(), || format!("{name} is zero; try {default:?}"))?;
-            ensure(value <= MAX_DURATION, || {
+            ensure(!value.is_zero(), name, || format!("{name} is zero; try {default:?}"))?;
+            ensure(value <= MAX_DURATION, name, || {
                 format!("{name} ({value:?}) is longer than a day; try {default:?}")
             })?;
         }
-        ensure(lease_duration >= renew_interval.saturating_mul(2), || {
+        ensure(lease_duration >= renew_interval.saturating_mul(2), "lease_duration", || {
             format!(
                 "lease_duration ({lease_duration:?}) must be at least 2 x renew_interval ({renew_interval:?}), \
                  or leases expire between renewals; try {:?}",
@@ -305,115 +314,30 @@ impl PartitionManagerOptions {
             )
         })?;
         let needed = renew_interval.saturating_add(store_timeout).saturating_add(fence_margin);
-        ensure(lease_duration >= needed, || {
+        ensure(lease_duration >= needed, "lease_duration", || {
             format!(
                 "lease_duration ({lease_duration:?}) must be at least renew_interval ({renew_interval:?}) + \
                  store_timeout ({store_timeout:?}) + fence_margin ({fence_margin:?}), or one slow renewal \
                  stops a healthy host; try {needed:?}"
             )
         })?;
-        ensure(fast_scan <= slow_scan, || {
+        ensure(fast_scan <= slow_scan, "fast_scan", || {
             format!(
                 "fast_scan ({fast_scan:?}) must not be longer than slow_scan ({slow_scan:?}); try {slow_scan:?}"
             )
         })?;
-        ensure(slow_scan < lease_duration, || {
+        ensure(slow_scan < lease_duration, "slow_scan", || {
             format!(
                 "slow_scan ({slow_scan:?}) must be shorter than lease_duration ({lease_duration:?}), \
                  or partitions are free for longer than they are owned; try {:?}",
                 lease_duration / 6
             )
         })?;
-        ensure(self.max_partitions != Some(0), || {
+        ensure(self.max_partitions != Some(0), "max_partitions", || {
             "max_partitions is 0, so this host could own nothing; leave it out, or try 1".into()
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    type Change<T> = fn(&mut T);
-
-    fn backoff(first: u64, max: u64) -> ephor_core::failure::Backoff {
-        ephor_core::failure::Backoff { first: Duration::from_secs(first), max: Duration::from_secs(max) }
-    }
-
-    #[test]
-    fn the_largest_durations_are_judged_and_do_not_overflow() {
-        let options =
-            PartitionManagerOptions { renew_interval: Duration::MAX, ..PartitionManagerOptions::default() };
-        assert!(options.validate().is_err());
-    }
-
-    #[test]
-    fn the_defaults_are_valid_and_as_documented() {
-        let options = EventProcessorOptions::default();
-        assert_eq!(options.validate(), Ok(()));
-        assert_eq!(PartitionManagerOptions::default().validate(), Ok(()));
-        assert_eq!((options.max_batch_size, options.prefetch_count), (100, 300));
-        let manager = PartitionManagerOptions::default();
-        assert_eq!((manager.lease_duration.as_secs(), manager.renew_interval.as_secs()), (30, 10));
-        assert_eq!((manager.slow_scan.as_secs(), manager.fast_scan.as_secs()), (5, 1));
-        assert_eq!(options.initial_position.of(PartitionId(3)), StartPosition::Earliest);
-    }
-
-    #[test]
-    fn wrong_processor_options_are_named_with_a_way_out() {
-        let cases: [(Change<EventProcessorOptions>, &str); 12] = [
-            (|o| o.max_batch_size = 0, "max_batch_size is 0"),
-            (|o| o.prefetch_count = 99, "prefetch_count (99) must be at least max_batch_size (100)"),
-            (|o| o.prefetch_bytes = 0, "prefetch_bytes is 0"),
-            (|o| o.receive_timeout = Duration::ZERO, "receive_timeout is zero"),
-            (|o| o.process_timeout = Some(Duration::ZERO), "process_timeout is zero"),
-            (|o| o.checkpoint.every_events = Some(0), "every 0 events"),
-            (|o| o.checkpoint.every = Some(Duration::ZERO), "every 0s"),
-            (|o| o.checkpoint.spacing = MAX_DURATION + Duration::from_secs(1), "hardly ever be written"),
-            (
-                |o| {
-                    o.failure = FailurePolicy::SkipAfter {
-                        attempts: 0,
-                        backoff: ephor_core::failure::DEFAULT_BACKOFF,
-                    };
-                },
-                "0 attempts",
-            ),
-            (|o| o.failure = FailurePolicy::Retry(backoff(0, 1)), "begin above zero"),
-            (|o| o.failure = FailurePolicy::Retry(backoff(2, 1)), "not above its longest wait"),
-            (|o| o.failure = FailurePolicy::Close { pause: Duration::ZERO }, "fails at once"),
-        ];
-        for (change, expected) in cases {
-            let mut options = EventProcessorOptions::default();
-            change(&mut options);
-            let message = options.validate().unwrap_err().to_string();
-            assert!(message.contains(expected) && message.contains("try"), "{message}");
-        }
-    }
-
-    #[test]
-    fn wrong_manager_options_are_named_with_a_way_out() {
-        let cases: [(Change<PartitionManagerOptions>, &str); 7] = [
-            (|o| o.fast_scan = Duration::ZERO, "fast_scan is zero; try 1s"),
-            (
-                |o| o.lease_duration = Duration::from_secs(19),
-                "lease_duration (19s) must be at least 2 x renew_interval (10s), or leases expire between \
-                 renewals; try 30s",
-            ),
-            (
-                |o| o.store_timeout = Duration::from_secs(18),
-                "or one slow renewal stops a healthy host; try 31s",
-            ),
-            (|o| o.fast_scan = Duration::from_secs(6), "fast_scan (6s) must not be longer"),
-            (|o| o.slow_scan = Duration::from_secs(30), "slow_scan (30s) must be shorter"),
-            (|o| o.max_partitions = Some(0), "max_partitions is 0"),
-            (|o| o.handover_timeout = Duration::ZERO, "handover_timeout is zero"),
-        ];
-        for (change, expected) in cases {
-            let mut options = PartitionManagerOptions::default();
-            change(&mut options);
-            let message = options.validate().unwrap_err().to_string();
-            assert!(message.contains(expected) && message.contains("try"), "{message}");
-        }
-    }
-}
+mod tests;

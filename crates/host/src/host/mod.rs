@@ -71,6 +71,7 @@ pub enum StartError {
         /// The hub.
         hub: String,
         /// The error of the hub.
+        #[source]
         error: SourceError,
     },
     /// The hub has no partitions.

@@ -12,8 +12,8 @@ use futures_util::FutureExt;
 use super::guard::{Interrupt, InterruptMask, LazyTimer};
 use super::open::panicked;
 use super::{Ending, Pump};
-use crate::context::{CheckpointError, Checkpointed};
-use crate::error::{PartitionError, ProcessorError};
+use crate::context::Checkpointed;
+use crate::error::{CheckpointError, PartitionError, ProcessorError};
 use crate::processor::{CloseReason, EventProcessor};
 
 /// The number of times in a row that a batch may run into `process_timeout` before the partition is
@@ -217,7 +217,7 @@ impl<P: EventProcessor> Pump<P> {
             }
             Err(error) => {
                 self.checkpoint_not_before = now + CHECKPOINT_RETRY;
-                self.report_error(PartitionError::Checkpoint { message: error.to_string() }).await
+                self.report_error(PartitionError::Checkpoint { error }).await
             }
         }
     }
@@ -234,7 +234,7 @@ impl<P: EventProcessor> Pump<P> {
         match self.save_unless_lost(position).await? {
             Ok(Checkpointed::Refused) => Err(Ending::Lost(CloseReason::LeaseLost)),
             Ok(_) => Ok(()),
-            Err(error) => self.report_error(PartitionError::Checkpoint { message: error.to_string() }).await,
+            Err(error) => self.report_error(PartitionError::Checkpoint { error }).await,
         }
     }
 

@@ -266,7 +266,7 @@ impl<P: EventProcessor> Pump<P> {
                     if self.now().since(attached) >= SOURCE_BACKOFF.max {
                         self.source_recovered();
                     }
-                    self.source_failed(&error).await?;
+                    self.source_failed(error).await?;
                     return Ok(None);
                 }
                 None => {
@@ -323,18 +323,18 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     /// Handles a hub that could not be read: reports it and waits, or gives up after too long.
-    async fn source_failed(&mut self, error: &SourceError) -> Result<(), Ending> {
+    async fn source_failed(&mut self, error: SourceError) -> Result<(), Ending> {
         let now = self.now();
         let since = *self.source_failing_since.get_or_insert(now);
         self.source_failures += 1;
         self.set_state(PumpState::Retrying);
         self.checkpoint_if_due().await?;
         let partition = self.context.partition();
-        self.shared.hub_health.failed(Some(partition), now, error);
-        let reported = PartitionError::Source { message: error.to_string() };
+        self.shared.hub_health.failed(Some(partition), now, &error);
+        let hopeless = !matches!(error, SourceError::Unavailable(_));
+        let reported = PartitionError::Source { error: Arc::new(error.into()) };
         self.shared.reporter.report_one_of_many(&HostError::Partition { partition, error: reported.clone() });
         self.process_error(&reported).await?;
-        let hopeless = !matches!(error, SourceError::Unavailable(_));
         if hopeless || now.since(since) >= self.shared.options.source_patience {
             return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
         }

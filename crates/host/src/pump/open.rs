@@ -151,7 +151,7 @@ impl<P: EventProcessor> Pump<P> {
         loop {
             match self.ask_properties().await? {
                 Ok(properties) => return Ok(properties),
-                Err(error) => self.source_failed(&error).await?,
+                Err(error) => self.source_failed(error).await?,
             }
         }
     }
@@ -272,11 +272,11 @@ impl<P: EventProcessor> Pump<P> {
                     }
                 }
                 Err(OpenError::Source(error)) => {
-                    self.source_failed(&error).await?;
+                    self.source_failed(error).await?;
                     return Ok(None);
                 }
                 Err(error) => {
-                    self.report_error(PartitionError::Source { message: error.to_string() }).await?;
+                    self.report_error(PartitionError::Source { error: error.into() }).await?;
                     return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
                 }
             }
@@ -299,7 +299,7 @@ impl<P: EventProcessor> Pump<P> {
             Ok(log) if log == self.context.inner().log => Ok(true),
             Ok(_) => Err(HUB_RECREATED),
             Err(error) => {
-                self.source_failed(&error).await?;
+                self.source_failed(error).await?;
                 Ok(false)
             }
         }

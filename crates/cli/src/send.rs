@@ -77,7 +77,7 @@ impl Sending<'_> {
     /// Sends all events, or those before the first that cannot be sent.
     async fn send(&mut self, events: &[NewEvent], word: &str) -> Result<(), String> {
         let Err(error) = self.try_send(events).await else { return Ok(()) };
-        let SendError { sent, failure: SendFailure::Event { index, why } } = error else {
+        let SendError { sent, failure: SendFailure::Event { index, why }, .. } = error else {
             return Err(self.failed(word, &error.failure.to_string()));
         };
         // Send the good events that would have shared a message with the bad one.

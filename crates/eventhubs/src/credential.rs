@@ -43,6 +43,7 @@ impl fmt::Debug for Token {
 
 /// The reason why there is no token. It is shown to users, so it must not contain secrets.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenError {
     /// The issuer refused, and a retry would not help.
     #[error("no token: {0}")]

@@ -98,6 +98,7 @@ pub enum SeekTo {
 
 /// The effect of a seek on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SeekStep {
     /// The partition.
     pub partition: PartitionId,

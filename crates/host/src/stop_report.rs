@@ -6,6 +6,7 @@ use ephor_core::ids::PartitionId;
 
 /// The result of a stop, for each partition that the host owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StopReport {
     /// Finished, closed, saved and released.
     pub drained: Vec<PartitionId>,

@@ -20,6 +20,7 @@ use crate::pump::{self, Factory};
 
 /// The error of a builder with invalid settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// An invalid name.
     #[error(transparent)]

@@ -15,6 +15,7 @@ pub(crate) const MAX_KEPT_CHANGES: usize = 1_024;
 
 /// A partition came to this host or left it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OwnershipEvent {
     /// The time, by this host's wall clock.
     pub at: Timestamp,
@@ -32,6 +33,7 @@ pub struct OwnershipEvent {
 
 /// The reason why a partition came or left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum OwnershipReason {
     /// This host claimed it.
     Claimed(ClaimCause),

@@ -19,6 +19,7 @@ use ephor_core::checkpoint::Position;
 
 /// A host at one moment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HostSnapshot {
     /// The host.
     pub host: HostId,
@@ -51,6 +52,7 @@ impl HostSnapshot {
 
 /// An owned partition at one moment.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PartitionSnapshot {
     /// The partition.
     pub partition: PartitionId,

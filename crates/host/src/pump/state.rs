@@ -3,6 +3,7 @@
 /// The state of a partition's pump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum PumpState {
     /// The partition is ours; waiting until its previous owner has certainly stopped.
     Waiting,

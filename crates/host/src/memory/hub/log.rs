@@ -37,17 +37,15 @@ impl Log {
     }
 
     pub(super) fn append(&mut self, event: NewEvent, now: Timestamp) {
-        let NewEvent { body, partition_key, properties, system_properties } = event;
         // The first clone of a `Bytes` made from a `Vec` allocates its counter: here, and not when
         // it is read.
-        drop(body.clone());
+        drop(event.body.clone());
         let sequence = SequenceNumber(self.next);
         let offset = Offset::number(self.next_offset);
         // A clock that is set back does not make a later event older than an earlier one.
         let enqueued_at = self.last.as_ref().map_or(now, |last| last.enqueued_at.max(now));
         self.last = Some(LastEnqueued { sequence, offset: offset.clone(), enqueued_at });
-        let event =
-            Event { sequence, offset, enqueued_at, partition_key, body, properties, system_properties };
+        let event = Event::stored(sequence, offset, enqueued_at, event);
         self.next += 1;
         self.next_offset += OFFSET_PER_EVENT + event.size() as u64;
         self.events.push_back(event);

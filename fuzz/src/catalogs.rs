@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ephor::environment::SystemClock;
 use ephor_hub::files::{Files, MemoryFiles};
 use ephor_hub::{Durability, LocalNamespace, NamespaceConfig, verify_files};
+use ephor_runtime::environment::SystemClock;
 
 const FOLDER: &str = "hubs/homes.00000000000000ab";
 const RECORD: &str = "hubs/homes.00000000000000ab/hub.json";

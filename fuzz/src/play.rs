@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
 use ephor_core::time::{Clock, Monotonic};
 use ephor_fuzz::{Target, corpus, gateway, mutate, turn};
+use ephor_runtime::environment::SystemClock;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The number of cases after which the gateway is checked.

@@ -23,7 +23,7 @@ pub fn run(data: &[u8]) {
         }
         // In a connection string, a URL is where a name is expected.
         StoreUrl::Blob(_) if !is_azblob(text) => return,
-        StoreUrl::Postgres(_) | StoreUrl::Blob(_) => password(text).into_iter().collect(),
+        _ => password(text).into_iter().collect(),
     };
     // With another secret of the same length the output is the same, so it shows nothing of the secret.
     // One that begins with a slash may overlap the two behind the scheme, and is not found by its text.

@@ -13,7 +13,7 @@ use ephor_core::time::Monotonic;
 use crate::run::Run;
 use crate::scenario::{HostConfig, Scenario};
 
-const LEASE: Duration = ephor::DEFAULT_LEASE_DURATION;
+const LEASE: Duration = ephor::defaults::DEFAULT_LEASE_DURATION;
 /// The time that a fleet has to come to rest after a change.
 const SETTLE_TIME: Duration = Duration::from_secs(90);
 

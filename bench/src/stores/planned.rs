@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
+use ephor::defaults::DEFAULT_SLOW_SCAN;
 use ephor::memory::MemoryStore;
-use ephor::{BoxError, DEFAULT_SLOW_SCAN, Store};
+use ephor::{BoxError, Store};
 use ephor_stores::StoreUrl;
 
 use super::database::{Database, NOT_INSTALLED};

@@ -84,7 +84,7 @@ impl Sending<'_> {
 
     /// Sends all events, or those before the first that cannot be sent.
     async fn send(&mut self, events: &[NewEvent], word: &str) -> Result<(), SendingFailed> {
-        let Err(SendError { sent, failure }) = self.try_send(events).await else { return Ok(()) };
+        let Err(SendError { sent, failure, .. }) = self.try_send(events).await else { return Ok(()) };
         let SendFailure::Event { index, why } = &failure else {
             return Err(self.failed(word, &failure.to_string(), failure));
         };

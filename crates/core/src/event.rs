@@ -12,6 +12,7 @@ use crate::time::Timestamp;
 
 /// An event. Cloning it copies no bytes.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Event {
     /// Its number in the partition.
     pub sequence: SequenceNumber,
@@ -32,6 +33,13 @@ pub struct Event {
 }
 
 impl Event {
+    /// The event that a hub stores when it gets `event`, for authors of a source and for tests.
+    #[inline]
+    pub fn stored(sequence: SequenceNumber, offset: Offset, enqueued_at: Timestamp, event: NewEvent) -> Self {
+        let NewEvent { body, partition_key, properties, system_properties } = event;
+        Self { sequence, offset, enqueued_at, partition_key, body, properties, system_properties }
+    }
+
     /// The body as text, if it is UTF-8.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.body).ok()

@@ -8,6 +8,7 @@ use crate::time::Timestamp;
 
 /// The lag between the end of a partition and the last finished event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lag {
     /// Events not yet finished.
     pub events: u64,

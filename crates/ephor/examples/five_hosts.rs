@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "an ordinary program sleeps and spawns as it likes")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,7 +44,17 @@ struct Seen {
 type Hosts = BTreeMap<&'static str, EventProcessorHost>;
 
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), BoxError> {
     let hub = MemoryHub::new("homes", 16)?;
     let store = MemoryStore::default();
     let seen = Arc::new(Mutex::new(Seen::default()));

@@ -6,78 +6,58 @@
 //! | handle events | [`EventProcessor`], or a closure: [`HostBuilder::for_each_event`] |
 //! | run | [`EventProcessorHost`] |
 //! | write checkpoints, get the epoch (fencing token) | [`PartitionContext`] |
-//! | configure | [`EventProcessorOptions`], [`PartitionManagerOptions`] |
-//! | observe and operate | [`EventProcessorHost::snapshot`], [`admin`] |
+//! | configure | [`EventProcessorOptions`], [`PartitionManagerOptions`]; [`defaults`] |
+//! | observe and operate | [`EventProcessorHost::snapshot`], [`admin`], [`metric_names`] |
 //! | try it without a cloud | [`memory`] |
 //! | test your processor | the crate `ephor-testkit` |
+//! | write a store or a source of your own | [`store`], [`source`] |
+//!
+//! An application depends on this crate alone and switches on what it uses:
+//!
+//! | feature | gives |
+//! |---|---|
+//! | `eventhubs` | `ephor::eventhubs`: the client of Azure Event Hubs and of any Ephor hub |
+//! | `entra` | tokens of Entra ID for that client |
+//! | `hub` | `ephor::hub`: the embedded event hub |
+//! | `sqlite`, `postgres`, `azblob` | `ephor::stores`: stores for leases and checkpoints, chosen by a URL |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod admin;
-mod builder;
-mod checkpoint_throttle;
-mod context;
-pub mod environment;
-mod error;
-mod host;
-mod hub_calls;
-mod hub_health;
-mod lease_state;
-mod limits;
-pub mod memory;
-pub mod metric_names;
-mod options;
-mod processor;
-mod progress;
-mod pump;
-mod pump_activity;
-mod pump_interface;
-mod report;
-mod saves_in_flight;
-mod services;
-mod sought;
-mod stop_report;
-mod store_calls;
+#[doc(inline)]
+pub use ephor_host::*;
 
-/// All of `ephor-core`, for authors of a store or a source.
-pub use ephor_core as seams;
+#[cfg(feature = "eventhubs")]
+#[doc(inline)]
+pub use ephor_eventhubs as eventhubs;
 
-pub use builder::{BuildError, HostBuilder, host_name};
-pub use context::{CheckpointError, Checkpointed, PartitionContext};
-pub use error::{HostError, PartitionError, ProcessorError, StoreCallError};
-pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
-pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
-pub use host::{EventProcessorHost, NotRunning, StartError};
-pub use options::{
-    DEFAULT_FAST_SCAN, DEFAULT_FENCE_MARGIN, DEFAULT_FOREIGN_EXPIRY, DEFAULT_HANDOVER_TIMEOUT,
-    DEFAULT_LEASE_DURATION, DEFAULT_MAX_BATCH_SIZE, DEFAULT_PREFETCH_BYTES, DEFAULT_PREFETCH_COUNT,
-    DEFAULT_RECEIVE_TIMEOUT, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN, DEFAULT_SOURCE_PATIENCE,
-    DEFAULT_STORE_TIMEOUT, ErrorHandler, EventProcessorOptions, InitialPosition, InvalidOption,
-    PartitionManagerOptions,
-};
-pub use processor::{CloseReason, EventProcessor};
-pub use progress::Failing;
-pub use pump_activity::PumpState;
-pub use sought::Sought;
-pub use stop_report::StopReport;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "azblob"))]
+#[doc(inline)]
+pub use ephor_stores as stores;
 
-pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};
-pub use ephor_core::epoch::Epoch;
-pub use ephor_core::event::{Event, NewEvent, Properties, Value};
-pub use ephor_core::failure::{Backoff, FailurePolicy};
-pub use ephor_core::history::{ChangeReason, OwnershipChange};
-pub use ephor_core::host_record::{HostState, HostStatistics, ReadHub};
-pub use ephor_core::ids::{
-    ConsumerGroup, GroupId, HostId, HostName, HubName, InvalidName, LogId, Namespace, PartitionId,
-};
-pub use ephor_core::lease::{ClaimCause, Lease, ReleaseCause};
-pub use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-pub use ephor_core::progress::Lag;
-pub use ephor_core::resume::{LostGround, OnInvalidPosition};
-pub use ephor_core::source::{EventSource, Receiver, SourceError};
-pub use ephor_core::store::{HostEntry, Store, StoreError};
-pub use ephor_core::time::{Clock, Monotonic, Timestamp};
-pub use ephor_core::{BoxError, BoxFuture};
+/// The embedded event hub: durable partition logs, consumer groups, epoch rules. It opens no socket.
+///
+/// ```
+/// use ephor::NewEvent;
+/// use ephor::hub::{HubConfig, LocalNamespace, NamespaceConfig};
+///
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let namespace = LocalNamespace::in_memory(NamespaceConfig::default())?;
+/// let hub = namespace.create_hub(HubConfig::new("homes", 4)?)?;
+/// let receipt = hub.producer().send(NewEvent::new("the door opened")).await?;
+/// assert_eq!(receipt.first.0, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(()) })?; Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[cfg(feature = "hub")]
+pub mod hub {
+    #[doc(inline)]
+    pub use ephor_hub::{
+        Batch, CatalogError, Damage, Durability, Hub, HubConfig, HubDescription, HubError, HubVerification,
+        InvalidConfig, LocalNamespace, LockError, LogVerification, MAX_BATCH_BYTES, NamespaceConfig,
+        Producer, Receipt, ReceiverDescription, RecoveryReport, Retention, SendError, Target, config, health,
+        verify_folder,
+    };
+}
 
-/// The program in README.md compiles.
+/// The programs in README.md compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ephor::environment::{Environment, TokioEnvironment};
 use ephor_core::BoxFuture;
 use ephor_core::ids::{HubName, LogId, Namespace, PartitionId};
 use ephor_core::source::{
     EventSource, HubProperties, OpenError, OpenRequest, PartitionProperties, Receiver, SourceCapabilities,
     SourceError,
 };
+use ephor_runtime::environment::{Environment, TokioEnvironment};
 use ephor_wire::condition::{Class, source_error};
 use ephor_wire::connection_string::ConnectionString;
 use ephor_wire::exchange::Response;

@@ -12,9 +12,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
 use ephor_core::time::{Clock, Timestamp};
 use ephor_core::{BoxError, BoxFuture};
+use ephor_runtime::environment::SystemClock;
 use ephor_wire::connection_string;
 use ephor_wire::sas::{self, Key};
 use secrecy::{ExposeSecret, SecretString};
@@ -43,6 +43,7 @@ impl fmt::Debug for Token {
 
 /// The reason why there is no token. It is shown to users, so it must not contain secrets.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenError {
     /// The issuer refused, and a retry would not help.
     #[error("no token: {0}")]

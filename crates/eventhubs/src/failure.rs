@@ -36,6 +36,7 @@ pub(crate) enum Failure {
     "the hub was deleted and created again: its log was {was} and is {is}; check the hub's properties, and open \
      a new receiver"
 )]
+#[non_exhaustive]
 pub struct LogReplaced {
     /// The log that the receiver was opened in.
     pub was: LogId,

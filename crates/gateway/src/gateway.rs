@@ -11,10 +11,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::environment::{Environment, TokioEnvironment};
 use ephor_amqp::connection::SharedLimits;
 use ephor_amqp::shared_limit::SharedLimit;
 use ephor_hub::LocalNamespace;
+use ephor_runtime::environment::{Environment, TokioEnvironment};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};

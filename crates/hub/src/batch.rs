@@ -266,15 +266,13 @@ impl StoredBatch {
                 // Cannot happen, since such messages are refused. The bytes are returned as the body.
                 Err(_) => message::Decoded::only_body(message),
             };
-            Event {
-                sequence: stored.sequence,
-                offset: offset_of(stored.sequence.0),
-                enqueued_at: stored.enqueued_at,
+            let event = NewEvent {
                 partition_key: stored.partition_key.map(Into::into),
                 body: decoded.body,
                 properties: decoded.properties,
                 system_properties: decoded.system_properties,
-            }
+            };
+            Event::stored(stored.sequence, offset_of(stored.sequence.0), stored.enqueued_at, event)
         }));
     }
 }

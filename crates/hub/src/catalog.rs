@@ -74,6 +74,7 @@ pub(crate) struct HubRecord {
 
 /// Why a record could not be read or stored.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CatalogError {
     /// The folder has no record: its creation was not finished, or it is not the folder of a hub.
     #[error("{file} does not exist")]

@@ -25,6 +25,7 @@ pub struct FolderLock {
 
 /// Why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LockError {
     /// Another process, or another hub of this process, has it open.
     #[error("the data folder {} is in use by {}; stop it or choose another folder", .folder.display(), named(.holder))]

@@ -12,9 +12,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ephor::environment::{Environment, SystemClock, TokioEnvironment};
 use ephor_core::ids::{HubName, LogId, Namespace};
 use ephor_core::time::Clock;
+use ephor_runtime::environment::{Environment, SystemClock, TokioEnvironment};
 use ephor_wire::address::same_name;
 
 use crate::catalog::{HubRecord, deleted_folder_name, folder_name, is_deleted, is_folder_of};

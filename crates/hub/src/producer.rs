@@ -29,6 +29,7 @@ pub enum Target<'a> {
 
 /// The acknowledgement of stored events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Receipt {
     /// Their partition.
     pub partition: PartitionId,

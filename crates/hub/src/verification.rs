@@ -14,6 +14,7 @@ use crate::namespace::{HUBS, is_unfinished};
 
 /// The result of [`verify_folder`] for one hub.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct HubVerification {
     /// The hub; none if its record cannot be read.
     pub hub: Option<HubName>,

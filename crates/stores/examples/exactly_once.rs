@@ -19,9 +19,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::seams::event::NewEvent;
 use ephor::{
-    BoxError, CheckpointPolicy, Event, EventProcessorHost, EventProcessorOptions, EventSource,
+    BoxError, CheckpointPolicy, Event, EventProcessorHost, EventProcessorOptions, EventSource, NewEvent,
     PartitionContext, PartitionId, PartitionManagerOptions,
 };
 use ephor_core::store::Save;

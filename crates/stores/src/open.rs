@@ -27,7 +27,7 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] ephor_core::store::StoreError),
     /// This program was built without the store's feature.
-    #[error("{url}: this program was built without the feature `{feature}` of ephor-stores")]
+    #[error("{url}: this program was built without the feature `{feature}` of ephor")]
     NotBuiltIn {
         /// The store.
         url: StoreUrl,

@@ -8,6 +8,7 @@ use crate::storage_account::{StorageAccount, field};
 
 /// The URL of a store. It shows no password.
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreUrl {
     /// A file on this machine.
     Sqlite(PathBuf),
@@ -20,10 +21,35 @@ pub enum StoreUrl {
 /// The container of a connection string that names none.
 pub const DEFAULT_CONTAINER: &str = "ephor";
 
-/// Why a URL names no store. It shows no password.
+/// Why a URL names no store. It shows no password, and nothing that may be a misplaced one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidUrl(String);
+#[non_exhaustive]
+pub enum InvalidUrl {
+    /// There is no text.
+    #[error("the store's URL is empty: {FORMS}")]
+    Empty,
+    /// There is no colon.
+    #[error("the store's URL has no scheme: {FORMS}")]
+    NoScheme,
+    /// No store has this scheme.
+    #[error("the store's URL has an unknown scheme: {FORMS}")]
+    UnknownScheme,
+    /// The address does not begin with two slashes.
+    #[error("there is no // after {scheme}: {FORMS}")]
+    NoSlashes {
+        /// The scheme.
+        scheme: String,
+    },
+    /// `sqlite:` without a path.
+    #[error("sqlite: names no file: write sqlite:PATH, such as sqlite:ephor.db")]
+    NoFile,
+    /// `sqlite::memory:`.
+    #[error("a SQLite database in memory is visible to one process only: name a file")]
+    InMemory,
+    /// `sqlite:PATH?…`.
+    #[error("a SQLite URL takes no parameters here: write sqlite:PATH, without a question mark")]
+    Parameters,
+}
 
 const FORMS: &str = "write sqlite:PATH for a file on this machine, \
                      postgres://USER:PASSWORD@HOST:PORT/DATABASE for hosts on several machines, or \
@@ -38,20 +64,15 @@ impl FromStr for StoreUrl {
             return Ok(Self::Blob(text.to_owned()));
         }
         let Some((scheme, rest)) = text.split_once(':') else {
-            return Err(InvalidUrl(match text {
-                "" => format!("the store's URL is empty: {FORMS}"),
-                // It may be a misplaced password: the message does not repeat it.
-                _ => format!("the store's URL has no scheme: {FORMS}"),
-            }));
+            return Err(if text.is_empty() { InvalidUrl::Empty } else { InvalidUrl::NoScheme });
         };
+        let no_slashes = || InvalidUrl::NoSlashes { scheme: scheme.to_owned() };
         match scheme.to_ascii_lowercase().as_str() {
             "sqlite" => path(rest).map(Self::Sqlite),
             "postgres" | "postgresql" if rest.starts_with("//") => Ok(Self::Postgres(text.to_owned())),
-            "postgres" | "postgresql" => Err(InvalidUrl(format!("there is no // after {scheme}: {FORMS}"))),
             "azblob" if rest.starts_with("//") => Ok(Self::Blob(text.to_owned())),
-            "azblob" => Err(InvalidUrl(format!("there is no // after {scheme}: {FORMS}"))),
-            // It may be a user or a misplaced password: the message does not repeat it.
-            _ => Err(InvalidUrl(format!("the store's URL has an unknown scheme: {FORMS}"))),
+            "postgres" | "postgresql" | "azblob" => Err(no_slashes()),
+            _ => Err(InvalidUrl::UnknownScheme),
         }
     }
 }
@@ -59,20 +80,12 @@ impl FromStr for StoreUrl {
 /// Parses `PATH`, or `//PATH` with an absolute or relative path, as other tools write it.
 fn path(rest: &str) -> Result<PathBuf, InvalidUrl> {
     let path = rest.strip_prefix("//").unwrap_or(rest);
-    if path.is_empty() {
-        return Err(InvalidUrl("sqlite: names no file: write sqlite:PATH, such as sqlite:ephor.db".into()));
+    match path {
+        "" => Err(InvalidUrl::NoFile),
+        _ if path.starts_with(":memory:") => Err(InvalidUrl::InMemory),
+        _ if path.contains('?') => Err(InvalidUrl::Parameters),
+        _ => Ok(Path::new(path).to_owned()),
     }
-    if path.starts_with(":memory:") {
-        return Err(InvalidUrl(
-            "a SQLite database in memory is visible to one process only: name a file".into(),
-        ));
-    }
-    if path.contains('?') {
-        return Err(InvalidUrl(
-            "a SQLite URL takes no parameters here: write sqlite:PATH, without a question mark".into(),
-        ));
-    }
-    Ok(Path::new(path).to_owned())
 }
 
 impl fmt::Display for StoreUrl {

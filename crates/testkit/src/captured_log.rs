@@ -14,7 +14,7 @@ thread_local! {
 }
 
 /// Captures what this thread logs from INFO on, until it is dropped. Each line is the level, the target and the
-/// fields: `WARN ephor::host message=… host=…`. It does not see other threads.
+/// fields: `WARN ephor_host::host message=… host=…`. It does not see other threads.
 #[derive(Debug)]
 pub struct CapturedLog(());
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use ephor::PartitionId;
-use ephor::seams::partition_key;
+use ephor_core::partition_key;
 use serde::{Deserialize, Serialize};
 
 use crate::time::CityTime;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor::environment::SystemClock;
-use ephor::seams::source::OpenRequest;
+use ephor::source::OpenRequest;
 use ephor::{BoxError, Clock, EventSource, PartitionId, Store, Timestamp};
 use ephor_eventhubs::EventHubs;
 use ephor_stores::StoreUrl;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, Receiver};
 use ephor_gateway::{Gateway, GatewayConfig};
 use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig};
+use ephor_runtime::environment::SystemClock;
 use tokio::runtime::Runtime;
 
 use super::gated::{Gated, Gates};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ephor::seams::event::NewEvent;
+use ephor::NewEvent;
 use ephor::{BoxError, PartitionId};
 use ephor_gateway::{Gateway, GatewayConfig, listen};
 use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig};

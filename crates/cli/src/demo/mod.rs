@@ -109,7 +109,7 @@ async fn act(at: &At, action: &Value) -> Result<(), BoxError> {
 
 /// Runs the process of one demo host.
 pub(crate) async fn run_host(options: DemoHost) -> Result<(), BoxError> {
-    ephor_homes::fleet::end_with_parent()?;
+    ephor_runtime::os::end_with_parent()?;
     let options = HostOptions {
         name: options.name,
         hub: options.hub,

@@ -28,7 +28,7 @@ use crate::tools::table;
 
 pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     if options.end_with_parent {
-        ephor_homes::fleet::end_with_parent()?;
+        ephor_runtime::os::end_with_parent()?;
     }
     let began = SystemClock.now();
     let Configuration { namespace: config, hubs: wanted, mut notes } = hubs::configuration(&options)?;

@@ -87,6 +87,7 @@ fn push_visible(line: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use ephor_core::event::NewEvent;
     use ephor_core::position::{Offset, SequenceNumber};
     use ephor_core::time::Timestamp;
 
@@ -101,15 +102,12 @@ mod tests {
             ("id", Value::Uuid([0x11; 16])),
             ("at", Value::Time(Timestamp(0))),
         ];
-        let mut event = Event {
-            sequence: SequenceNumber(7),
-            offset: Offset::new("288"),
-            enqueued_at: Timestamp(1_700_000_000_123),
-            partition_key: Some("home-7".into()),
-            body: "two\nlines".into(),
+        let sent = NewEvent {
             properties: properties.into_iter().collect(),
-            system_properties: Properties::default(),
+            ..NewEvent::new("two\nlines").with_key("home-7")
         };
+        let at = Timestamp(1_700_000_000_123);
+        let mut event = Event::stored(SequenceNumber(7), Offset::new("288"), at, sent);
         let shown = json(PartitionId(3), &event).to_string();
         assert!(!shown.contains('\n'), "{shown}");
         assert_eq!(

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ephor::environment::{Environment, TokioEnvironment};
 use ephor_core::failure::Backoff;
+use ephor_runtime::environment::{Environment, TokioEnvironment};
 use tokio::time::{Instant, sleep_until};
 
 use super::redial::Redial;

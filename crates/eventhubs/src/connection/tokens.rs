@@ -15,9 +15,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
 use ephor_core::BoxFuture;
 use ephor_core::time::{Clock, Timestamp};
+use ephor_runtime::environment::SystemClock;
 use ephor_wire::cbs::PutToken;
 use ephor_wire::condition::Condition;
 use ephor_wire::management::Query;

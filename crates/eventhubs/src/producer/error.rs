@@ -9,6 +9,7 @@ use crate::failure::Failure;
 /// A send that failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{failure}")]
+#[non_exhaustive]
 pub struct SendError {
     /// The number of events, counted from the first, that are stored nevertheless. Some of the later ones may
     /// be stored, too, if they have other keys: sending again from here loses nothing.

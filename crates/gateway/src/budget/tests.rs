@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
 use ephor_core::time::Monotonic;
+use ephor_runtime::environment::SystemClock;
 use ephor_testkit::CapturedLog;
 use futures_util::FutureExt;
 

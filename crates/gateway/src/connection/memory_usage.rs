@@ -1,9 +1,9 @@
 //! Reports the memory of a connection, for both directions, to the budget of all connections, and applies
 //! back-pressure when that is used up.
 
-use ephor::environment::Environment;
 use ephor_amqp::connection::{Blocked, Sent};
 use ephor_amqp::performative::{Error, condition};
+use ephor_runtime::environment::Environment;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::ConnectionTask;

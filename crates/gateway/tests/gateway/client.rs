@@ -254,7 +254,7 @@ pub(crate) fn token(name: &str, key: &str, life: Duration) -> String {
 }
 
 pub(crate) fn now() -> Timestamp {
-    ephor::environment::SystemClock.wall()
+    ephor_runtime::environment::SystemClock.wall()
 }
 
 /// The attach of a receiver, as SDKs write it.

@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ephor::environment::TokioEnvironment;
 use ephor_amqp::performative::Outcome;
 use ephor_core::event::NewEvent;
 use ephor_gateway::GatewayConfig;
 use ephor_hub::files::{DiskSpace, File, Files, MemoryFiles};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig};
+use ephor_runtime::environment::TokioEnvironment;
 
 use crate::client::{Client, encoded, rejection};
 use crate::server::{HUB, PARTITIONS, Server};

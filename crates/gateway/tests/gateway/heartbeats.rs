@@ -20,7 +20,7 @@ use crate::server::HUB;
 #[expect(clippy::disallowed_methods, reason = "time is the runtime's")]
 async fn a_peer_whose_events_wait_for_the_disk_hears_heartbeats() {
     let (files, gates) = Gated::new();
-    let clock = Arc::new(ephor::environment::SystemClock);
+    let clock = Arc::new(ephor_runtime::environment::SystemClock);
     let namespace = Arc::new(LocalNamespace::on(files, NamespaceConfig::default(), clock).unwrap());
     namespace.create_hub(HubConfig::new(HUB, 1).unwrap()).unwrap();
     let mut config = GatewayConfig::default();

@@ -52,7 +52,7 @@ fn namespace(files: Arc<dyn Files>) -> LocalNamespace {
         recent_bytes: 0,
         ..NamespaceConfig::default()
     };
-    LocalNamespace::on(files, config, Arc::new(ephor::environment::SystemClock)).unwrap()
+    LocalNamespace::on(files, config, Arc::new(ephor_runtime::environment::SystemClock)).unwrap()
 }
 
 impl TestGateway {

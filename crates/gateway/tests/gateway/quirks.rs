@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ephor::environment::{Environment, TaskHandle, TokioEnvironment};
 use ephor_amqp::connection::Event;
 use ephor_amqp::performative::Outcome;
 use ephor_core::BoxFuture;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 use ephor_gateway::{GatewayConfig, QUIRKS};
+use ephor_runtime::environment::{Environment, TaskHandle, TokioEnvironment};
 
 use crate::client::Client;
 use crate::server::{HUB, Server};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use ephor::environment::{Environment, TaskHandle, TokioEnvironment};
 use ephor_core::BoxFuture;
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 use ephor_gateway::{Gateway, GatewayConfig};
 use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig};
+use ephor_runtime::environment::{Environment, TaskHandle, TokioEnvironment};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 

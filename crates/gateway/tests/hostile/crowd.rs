@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use ephor::environment::TokioEnvironment;
 use ephor_amqp::frame::Protocol;
 use ephor_core::event::NewEvent;
 use ephor_gateway::GatewayConfig;
 use ephor_hub::{LocalNamespace, NamespaceConfig};
+use ephor_runtime::environment::TokioEnvironment;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::process::{alone, open_files, run, second};

@@ -6,13 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::environment::{SystemClock, TokioEnvironment};
 use ephor_amqp::connection::{Event, LinkId};
 use ephor_amqp::performative::Outcome;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_gateway::GatewayConfig;
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, Target};
+use ephor_runtime::environment::{SystemClock, TokioEnvironment};
 use ephor_wire::selector::Start;
 
 use crate::client::{Client, encoded, receiver};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ephor::environment::TokioEnvironment;
 use ephor_amqp::performative::Outcome;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_gateway::{GatewayConfig, GatewayLimits};
 use ephor_hub::{LocalNamespace, NamespaceConfig, Target};
+use ephor_runtime::environment::TokioEnvironment;
 use ephor_wire::selector::Start;
 
 use crate::client::{Client, encoded};

@@ -22,6 +22,7 @@ pub struct ConfigFile {
 
 /// Why a configuration file could not be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigFileError {
     /// It could not be read.
     #[error("cannot read {file}: {source}")]

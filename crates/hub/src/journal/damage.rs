@@ -16,6 +16,7 @@ const MAX_RANGES: usize = 1_000;
 
 /// A damaged part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Damage {
     /// The file.
     pub file: String,

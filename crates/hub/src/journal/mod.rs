@@ -70,6 +70,7 @@ pub(crate) struct Payload {
 
 /// The result of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecoveryReport {
     /// Whether no recovery was necessary: the log was closed gracefully, or was idle before the crash.
     pub clean: bool,

@@ -13,6 +13,7 @@ use crate::files::Files;
 
 /// The result of verifying a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogVerification {
     /// The number of segment files.
     pub segments: u64,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ephor::environment::SystemClock;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, Receiver};
 use ephor_hub::files::Files;
 use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
+use ephor_runtime::environment::SystemClock;
 
 use crate::common::faulty_files::{Fate, FaultyFiles};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ephor::environment::SystemClock;
 use ephor_core::ids::PartitionId;
 use ephor_core::source::EventSource;
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent, Retention, verify_files};
+use ephor_runtime::environment::SystemClock;
 
 use crate::common::faulty_files::{Fate, FaultyFiles};
 

@@ -6,7 +6,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ephor::environment::SystemClock;
 use ephor_core::event::Event;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
@@ -16,6 +15,7 @@ use ephor_hub::{
     Durability, Hub, HubConfig, HubDescription, LocalNamespace, NamespaceConfig, NewEvent, RecoveryReport,
     Target, verify_folder,
 };
+use ephor_runtime::environment::SystemClock;
 
 use crate::common::faulty_files::{Fate, FaultyFiles};
 use crate::copies::copy_while_in_use;
@@ -96,7 +96,7 @@ async fn a_hub_that_was_closed_is_found_as_it_was_and_nothing_has_to_be_looked_f
         let again = open(folder.path(), durability);
         let hub = again.hub("homes").unwrap();
         assert_eq!(seen(&hub).await, before);
-        let RecoveryReport { clean, torn_bytes, jumped, bytes_read } = *hub.recovery();
+        let RecoveryReport { clean, torn_bytes, jumped, bytes_read, .. } = *hub.recovery();
         assert_eq!((clean, torn_bytes, jumped), (true, 0, 0));
         assert!(bytes_read < 5_000, "{bytes_read} bytes: more than a header");
         let next = before.1[0].0.last.as_ref().unwrap().sequence.next();

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor::environment::SystemClock;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::EventSource;
@@ -15,6 +14,7 @@ use ephor_hub::{
     Durability, Hub, HubConfig, HubReceiver, LocalNamespace, NamespaceConfig, NewEvent, Retention, Target,
     offset_of,
 };
+use ephor_runtime::environment::SystemClock;
 use ephor_testkit::conformance::source::check;
 use tokio::task::JoinSet;
 

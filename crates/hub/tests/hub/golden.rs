@@ -122,15 +122,8 @@ async fn check_content(namespace: &LocalNamespace) {
         let found = all(&homes, partition as u32).await;
         assert_eq!(found.len(), if partition == 0 { 10 } else { 20 });
         for ((number, (round, sent)), found) in (0..).zip(sent).zip(&found) {
-            let expected = Event {
-                sequence: SequenceNumber(number),
-                offset: offset_of(number),
-                enqueued_at: Timestamp(START + 1_000 * round),
-                partition_key: sent.partition_key,
-                body: sent.body,
-                properties: sent.properties,
-                system_properties: sent.system_properties,
-            };
+            let enqueued_at = Timestamp(START + 1_000 * round);
+            let expected = Event::stored(SequenceNumber(number), offset_of(number), enqueued_at, sent);
             assert_eq!(*found, expected, "event {number} of partition {partition}");
         }
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use ephor::environment::SystemClock;
 use ephor_core::event::{Event, Properties, Value};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
@@ -17,6 +16,7 @@ use ephor_hub::{
     Durability, Hub, HubConfig, LocalNamespace, MAX_BATCH_BYTES, NamespaceConfig, NewEvent, SendError,
     Target, offset_of,
 };
+use ephor_runtime::environment::SystemClock;
 use ephor_testkit::conformance::source::check;
 use tokio::task::JoinSet;
 

@@ -20,6 +20,7 @@ pub(super) const RENEW_LIMIT: Duration = Duration::from_secs(4);
 
 /// The other owners of partitions of the same group. A URL writes `neighbours=none` or `neighbours=sdk`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SharedWith {
     /// Only hosts of Ephor own partitions (`none` in a URL). Checkpoints are fenced, and all guarantees of a
     /// store hold. A host renews all its leases with one write, which other SDKs do not read: to them the

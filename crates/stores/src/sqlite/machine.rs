@@ -6,8 +6,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use ephor_core::time::Timestamp;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use ephor_core::time::{Clock, Timestamp};
+use ephor_runtime::environment::SystemClock;
+use ephor_runtime::os;
 
 /// The machine that a store runs on.
 pub trait Machine: Send + Sync + 'static {
@@ -39,47 +40,22 @@ pub struct ThisMachine;
 
 impl Machine for ThisMachine {
     fn wall(&self) -> Timestamp {
-        Timestamp(i64::try_from(duration(clock_gettime(ClockId::Realtime)).as_millis()).unwrap_or(i64::MAX))
+        SystemClock.wall()
     }
 
     fn since_boot(&self) -> Duration {
-        duration(clock_gettime(ClockId::Boottime))
+        os::since_boot()
     }
 
     fn boot(&self) -> io::Result<String> {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        // A container in its own time namespace counts the time since boot differently: the store treats
-        // it as another machine.
-        let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
-        Ok(format!("{} {}", boot.trim(), namespace.display()).trim().to_owned())
+        os::boot_id()
     }
 
     fn name(&self) -> Option<String> {
-        let name = std::fs::read_to_string("/etc/machine-id").ok()?;
-        Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+        os::machine_id()
     }
 
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
-    }
-}
-
-fn duration(time: Timespec) -> Duration {
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_machine_has_clocks_and_a_boot() {
-        let machine = ThisMachine;
-        assert!(machine.wall() > Timestamp(1_500_000_000_000));
-        assert!(machine.since_boot() > Duration::ZERO);
-        let boot = machine.boot().unwrap();
-        assert!(boot.len() >= 36, "{boot}");
-        assert_eq!(boot, machine.boot().unwrap());
     }
 }

@@ -1,7 +1,7 @@
 //! Counts the store calls of an idle host: with many partitions as many as with few.
 //!
 //! Everything is counted from one renewal to another, so that a busy machine, where all goes slower, counts the
-//! same. `crates/ephor/tests/host/store_costs.rs` asks the same on virtual time.
+//! same. `crates/host/tests/host/store_costs.rs` asks the same on virtual time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

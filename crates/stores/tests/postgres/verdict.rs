@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use ephor::seams::history::ChangeReason;
-use ephor::{ClaimCause, OwnershipChange, PartitionId};
+use ephor::{ChangeReason, ClaimCause, OwnershipChange, PartitionId};
 use ephor_stores::postgres::sqlx::Row;
 
 use crate::fleet::{Call, Fleet, PARTITIONS};

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ephor_amqp::message::Section;
 use ephor_amqp::{Malformed, Reader, Sections, Value};
-use ephor_core::event::Event;
+use ephor_core::event::{Event, NewEvent};
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::source::LastEnqueued;
 use ephor_core::time::Timestamp;
@@ -80,15 +80,13 @@ pub fn received(message: &Bytes) -> Result<(Event, Option<RuntimeMetrics>), Malf
         delivered.sections.message_annotations = None;
     }
     let decoded = message::decode_leniently(message, &delivered.sections);
-    let event = Event {
-        sequence: delivered.sequence,
-        offset: delivered.offset,
-        enqueued_at: delivered.enqueued_at,
+    let event = NewEvent {
         partition_key: delivered.partition_key.map(Into::into),
         body: decoded.body,
         properties: decoded.properties,
         system_properties: decoded.system_properties,
     };
+    let event = Event::stored(delivered.sequence, delivered.offset, delivered.enqueued_at, event);
     Ok((event, delivered.metrics))
 }
 

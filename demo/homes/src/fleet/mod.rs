@@ -20,7 +20,7 @@ use crate::view::model::{HostNow, HostProcess};
 
 pub use self::hub::{ALARMS, CONSOLIDATE, HUB};
 pub use self::meter::Meter;
-pub use self::process::{Cost, end_with_parent};
+pub use self::process::Cost;
 
 /// More hosts than partitions only wait; more than this would only take memory.
 pub const MAX_HOSTS: usize = 32;

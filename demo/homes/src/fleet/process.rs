@@ -33,21 +33,6 @@ pub(super) struct Process {
     looked: Option<(Monotonic, u64)>,
 }
 
-/// Asks the system to end this process when its parent is gone, however that ended.
-///
-/// A demo that is killed leaves nothing running, not even a host that is paused.
-pub fn end_with_parent() -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        // It may be gone already: then nobody would be told.
-        if rustix::process::getppid().is_none_or(|parent| parent.as_raw_nonzero().get() == 1) {
-            return Err(io::Error::other("the demo that started this process has ended"));
-        }
-    }
-    Ok(())
-}
-
 impl Process {
     /// Starts `program`; what it says goes to the end of `log`.
     pub(super) fn start(

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ephor::seams::progress::lag;
-use ephor::seams::source::PartitionProperties;
-use ephor::seams::store::View;
+use ephor::source::PartitionProperties;
+use ephor::store::View;
 use ephor::{BoxError, EventSource, GroupId, OwnershipChange, PartitionId, Position, Store};
+use ephor_core::progress::lag;
 
 use super::model::{GroupNow, PartitionNow};
 use crate::fleet::{ALARMS, CONSOLIDATE};

@@ -1,10 +1,12 @@
 //! A host without pumps, calls and tasks: what it looks at, and what it then
-//! does, as `host/manager.rs` and `host/ownership.rs` of `crates/ephor` do it.
+//! does, as `host/manager.rs` and `host/ownership.rs` of `crates/host` do it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ephor::{DEFAULT_HANDOVER_TIMEOUT, DEFAULT_LEASE_DURATION, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN};
+use ephor::defaults::{
+    DEFAULT_HANDOVER_TIMEOUT, DEFAULT_LEASE_DURATION, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN,
+};
 use ephor_core::balance::{Fleet, Plan};
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::LivenessTracker;

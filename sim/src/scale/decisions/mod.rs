@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ephor::{DEFAULT_FAST_SCAN, DEFAULT_FOREIGN_EXPIRY, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN};
+use ephor::defaults::{DEFAULT_FAST_SCAN, DEFAULT_FOREIGN_EXPIRY, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN};
 use ephor_core::balance::{self, Fleet, Plan};
 use ephor_core::expiry::{Liveness, LivenessTracker, Tolerance};
 use ephor_core::ids::{HostId, Incarnation, PartitionId};
@@ -37,9 +37,9 @@ use shared_state::SharedState;
 const MIN_CALL_MS: u64 = 2;
 /// The longest duration of a store call, in milliseconds.
 const MAX_CALL_MS: u64 = 8;
-/// At most this many claims in flight at a time, as in `crates/ephor`.
+/// At most this many claims in flight at a time, as in `crates/host`.
 const MAX_CONCURRENT_CLAIMS: usize = 16;
-/// Two scans are at least this far apart, as in `crates/ephor`.
+/// Two scans are at least this far apart, as in `crates/host`.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(50);
 /// A fleet rests when nothing has changed for this long.
 const STILL_TIME: Duration = Duration::from_secs(30);

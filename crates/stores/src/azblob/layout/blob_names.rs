@@ -21,6 +21,7 @@ use crate::azblob::renewal::batch::batch_number;
 
 /// The case of a group's names in the names of blobs. A URL writes `case=small` or `case=as-given`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Case {
     /// Lower case, as .NET, JavaScript and Python write them (`small` in a URL).
     #[default]

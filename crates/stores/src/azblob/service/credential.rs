@@ -11,6 +11,7 @@ use crate::storage_account::EMULATOR_KEY;
 
 /// A credential for a storage account.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum BlobCredential {
     /// The key of the account, which signs every request.
     AccountKey(AccountKey),

@@ -1,0 +1,300 @@
+//! The host: one per process, the unit of scale and of failure.
+//!
+//! | task | owns |
+//! |---|---|
+//! | [`manager`] | the scan loop: claims, requests, handovers |
+//! | [`renewer`] | the renewal of leases |
+//! | a pump per partition ([`crate::pump`]) | the processor and the receiver |
+
+pub(crate) mod changes;
+mod cooldowns;
+mod epoch_book;
+mod fleet_tracker;
+mod foreign;
+mod health;
+mod heartbeat;
+mod hub_refresh;
+mod lag_refresh;
+mod manager;
+#[cfg(feature = "mutations")]
+mod mutations;
+mod namesakes;
+mod negotiation;
+mod other_hubs;
+mod ownership;
+mod pumps;
+mod renewer;
+mod same_hub;
+mod shared;
+mod signals;
+pub(crate) mod snapshot;
+mod start;
+mod stop;
+mod stop_progress;
+mod stuck;
+#[cfg(test)]
+mod test_values;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ephor_core::host_record::ReadHub;
+use ephor_core::ids::{GroupId, HostId, HostName, PartitionId};
+use ephor_core::rules::Rules;
+use ephor_core::source::{EventSource, SourceError};
+use ephor_core::store::Store;
+use tokio::sync::{broadcast, watch};
+
+use crate::environment::{Environment, TaskHandle};
+use crate::error::another_hub;
+use crate::options::{EventProcessorOptions, PartitionManagerOptions};
+use crate::pump_interface::RunPump;
+use crate::stop_report::StopReport;
+use changes::{OwnershipChanges, OwnershipEvent};
+use shared::HostShared;
+use snapshot::HostSnapshot;
+
+/// The error of a host that does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// It is running already.
+    #[error("the host {host} is running already; stop it before starting it again")]
+    AlreadyStarted {
+        /// The host.
+        host: HostId,
+    },
+    /// The hub refuses, and a retry would not help.
+    #[error("cannot start on hub {hub}: {error}")]
+    Hub {
+        /// The hub.
+        hub: String,
+        /// The error of the hub.
+        #[source]
+        error: SourceError,
+    },
+    /// The hub has no partitions.
+    #[error("the hub {hub} has no partitions, so there is nothing to process")]
+    EmptyHub {
+        /// The hub.
+        hub: String,
+    },
+    /// A host of the same group, in the same store, reads another hub.
+    #[error("cannot start: {}", another_hub(ours, host, theirs))]
+    AnotherHub {
+        /// The hub that this host reads.
+        ours: ReadHub,
+        /// The other host.
+        host: HostId,
+        /// The hub that it reads.
+        theirs: ReadHub,
+    },
+}
+
+/// The error of stopping a host that is not running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host is not running")]
+pub struct NotRunning;
+
+/// Runs your processor on its share of a hub's partitions.
+///
+/// [`stop`](Self::stop) it when you are done (graceful shutdown). Dropping a running host is the
+/// same as a crash: nothing is closed, saved or released, and its partitions wait until their
+/// leases expire.
+///
+/// ```
+/// # use ephor_host as ephor;
+/// use std::time::Duration;
+/// use ephor::EventProcessorHost;
+/// use ephor::memory::{MemoryHub, MemoryStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let hub = MemoryHub::new("homes", 4)?;
+/// hub.send(ephor::PartitionId(2), "the front door is open")?;
+///
+/// let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+/// let host = EventProcessorHost::builder(hub, MemoryStore::default())
+///     .host_name(ephor::host_name("doc"))
+///     .for_each_event(move |context, event| {
+///         let sender = sender.clone();
+///         async move {
+///             sender.send((context.partition(), event.text().map(str::to_string)))?;
+///             Ok(())
+///         }
+///     })?;
+/// host.start().await?;
+/// let (partition, text) = seen.recv().await.expect("the event arrives");
+/// assert_eq!((partition.0, text.as_deref()), (2, Some("the front door is open")));
+///
+/// let report = host.stop(Duration::from_secs(5)).await?;
+/// assert!(report.is_clean());
+/// # Ok(())
+/// # }
+/// ```
+pub struct EventProcessorHost {
+    config: Config,
+    changes: broadcast::Sender<OwnershipEvent>,
+    state: Mutex<State>,
+}
+
+pub(crate) struct Config {
+    pub(crate) source: Arc<dyn EventSource>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) group: GroupId,
+    pub(crate) name: HostName,
+    pub(crate) options: EventProcessorOptions,
+    pub(crate) manager: PartitionManagerOptions,
+    pub(crate) rules: Rules,
+    pub(crate) run_pump: RunPump,
+}
+
+#[derive(Default)]
+struct State {
+    running: Option<Running>,
+    /// Set while `start` is in progress.
+    starting: Option<HostId>,
+    paused: BTreeSet<PartitionId>,
+}
+
+impl State {
+    /// Also `None` after a stop whose caller went away.
+    fn running(&self) -> Option<&Running> {
+        self.running.as_ref().filter(|running| running.ended.has_changed().is_ok())
+    }
+}
+
+struct Running {
+    shared: Arc<HostShared>,
+    /// The report, once the host has stopped. Closed when the manager has ended.
+    ended: watch::Receiver<Option<StopReport>>,
+    _tasks: [TaskHandle; 2],
+    _pulse: Option<TaskHandle>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let partitions = self.shared.drop_pumps();
+        if partitions > 0 {
+            let (host, wait) = (&self.shared.me, self.shared.manager.lease_duration);
+            tracing::warn!(%host, partitions, ?wait, "dropped while running: its partitions are free when their leases expire");
+        }
+    }
+}
+
+impl EventProcessorHost {
+    pub(crate) fn new(config: Config) -> Self {
+        let (changes, _) = broadcast::channel(changes::MAX_KEPT_CHANGES);
+        Self { config, changes, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The group of this host.
+    pub fn group(&self) -> &GroupId {
+        &self.config.group
+    }
+
+    /// Stops gracefully: drains, closes, checkpoints and releases everything, and leaves the fleet.
+    /// Calls in flight that take longer than `within` are given up. If the store does not answer,
+    /// it takes a few [`store_timeout`](PartitionManagerOptions::store_timeout)s more to find out;
+    /// leases that are not released then expire.
+    ///
+    /// Another call meanwhile can shorten the time, but not extend it; all calls return the same report.
+    ///
+    /// Do not await it inside `process_events`: the stop waits for that call, and the call for the
+    /// stop, until `within` is over and the call is given up. Start it in a task of its own.
+    pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
+        // Also one that has ended because of a stop whose caller went away: its report is still there.
+        let (mut ended, shared) = match &self.state().running {
+            Some(running) => (running.ended.clone(), running.shared.clone()),
+            None => return Err(NotRunning),
+        };
+        let until = self.config.environment.now() + within;
+        shared.stop.send_if_modified(|stop| {
+            let sooner = stop.is_none_or(|earlier| until < earlier);
+            if sooner {
+                *stop = Some(until);
+            }
+            sooner
+        });
+        let report = ended.wait_for(Option::is_some).await.ok().and_then(|report| report.clone());
+        let report = report.ok_or(NotRunning)?;
+        // Not another one that was started meanwhile.
+        let running = self.state().running.take_if(|running| Arc::ptr_eq(&running.shared, &shared));
+        if running.is_some() {
+            tracing::info!(group = %self.config.group, host = %shared.me, %report, "stopped");
+        }
+        Ok(report)
+    }
+
+    /// Starts, waits for `shutdown`, and stops, with `within` for the calls in flight. A shutdown
+    /// during the start ends it, and the report is empty.
+    pub async fn run_until(
+        &self,
+        shutdown: impl Future<Output = ()>,
+        within: Duration,
+    ) -> Result<StopReport, StartError> {
+        let mut shutdown = pin!(shutdown);
+        tokio::select! {
+            biased;
+            started = self.start() => started?,
+            () = &mut shutdown => return Ok(StopReport::default()),
+        }
+        shutdown.await;
+        // Only another `stop` could have come first, and then there is nothing left to report.
+        Ok(self.stop(within).await.unwrap_or_default())
+    }
+
+    /// Stops delivering events of this partition, but keeps owning it, until
+    /// [`resume`](Self::resume). A call in flight ends normally.
+    pub fn pause(&self, partition: PartitionId) {
+        self.set_paused(partition, true);
+    }
+
+    /// Continues a partition that was paused.
+    pub fn resume(&self, partition: PartitionId) {
+        self.set_paused(partition, false);
+    }
+
+    fn set_paused(&self, partition: PartitionId, paused: bool) {
+        let mut state = self.state();
+        let change = |set: &mut BTreeSet<PartitionId>| {
+            if paused {
+                set.insert(partition)
+            } else {
+                set.remove(&partition)
+            };
+        };
+        change(&mut state.paused);
+        if let Some(running) = state.running() {
+            change(&mut running.shared.status().paused);
+            if let Some(slot) = running.shared.slots().get(&partition) {
+                slot.control.send_modify(|control| control.paused = paused);
+            }
+        }
+    }
+
+    /// The partitions and the activity of the host at this moment; `None` while it is not running.
+    pub fn snapshot(&self) -> Option<HostSnapshot> {
+        self.state().running().map(|running| HostSnapshot::of(&running.shared))
+    }
+
+    /// Ownership changes from now on.
+    pub fn changes(&self) -> OwnershipChanges {
+        OwnershipChanges(self.changes.subscribe())
+    }
+}
+
+impl fmt::Debug for EventProcessorHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventProcessorHost({:?}, {})", self.config.name, self.config.group)
+    }
+}

@@ -1,0 +1,12 @@
+//! The environment of every process of Ephor: time, tasks and randomness, and the operating system
+//! that they come from.
+//!
+//! | to read about | open |
+//! |---|---|
+//! | what a host, a hub or a client takes from outside, and a simulation replaces | [`environment`] |
+//! | calls to the operating system | [`os`] |
+//!
+//! [`os`] is the one file of this crate that a port to another system changes.
+
+pub mod environment;
+pub mod os;

@@ -103,7 +103,7 @@ fn play_by_time(arguments: &Arguments, targets: &[Target]) -> Result<usize, Stri
         }
         let played = play(vec![*target], arguments.from, Limit::Cpu(time))?;
         let cut = if played.cpu < time && played.failures == 0 {
-            format!(", ended early: {:.0} s of CPU were asked for", time.as_secs_f64())
+            format!(", ended before the {:.0} s of CPU time that were asked for", time.as_secs_f64())
         } else {
             String::new()
         };

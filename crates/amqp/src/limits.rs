@@ -39,7 +39,7 @@ pub struct Limits {
     pub unsettled: usize,
     /// Bytes of incomplete deliveries, in each direction: incoming ones whose end has not come yet, and
     /// outgoing ones whose rest could not be written yet because the peer has no window or does not read: 8
-    /// MiB.
+    /// MiB. Buffers of incoming ones may take up to twice as much.
     pub incomplete: usize,
     /// The growth of incoming incomplete deliveries, or the change of output, in bytes, after which the owner
     /// is notified

@@ -69,8 +69,11 @@ struct Observation<V> {
     since: Monotonic,
     /// The time by the store's clock.
     by_store: Timestamp,
-    /// The send time of the last view in which the record was different: it was written after that.
+    /// The send time of the last view without the record in this state: it was written after that.
     after: Option<Monotonic>,
+    /// True if that view had the record in another state. A record that was missing may have been
+    /// left out, and be older.
+    changed: bool,
 }
 
 impl<V> Observation<V> {
@@ -117,8 +120,8 @@ pub struct LivenessTracker {
     /// version of an old one.
     leases: BTreeMap<PartitionId, Observation<(LeaseVersion, Epoch)>>,
     hosts: BTreeMap<HostId, Observation<u64>>,
-    /// The longest lease in the last view, and in the one before it: the former owner of a lease in
-    /// the last view may be gone from it.
+    /// The longest lease in the last view, and in the one before it: an owner that has just lost its
+    /// lease may be missing from the last view.
     longest: (Duration, Duration),
 }
 
@@ -127,8 +130,8 @@ pub struct LivenessTracker {
 struct Jump {
     /// The time at which it was noticed.
     at: Monotonic,
-    /// The longest lease at that time.
-    longest: Duration,
+    /// The time at which every lease from before it is over.
+    until: Monotonic,
 }
 
 impl LivenessTracker {
@@ -164,12 +167,15 @@ impl LivenessTracker {
         if let Some(lost) = self.unreachable_since.take() {
             self.back = Some((received, received.since(lost)));
         }
-        let durations = view.leases.iter().filter_map(|lease| lease.duration);
+        let owned = view.leases.iter().filter(|lease| lease.owner.is_some());
+        let durations = owned.map(|lease| lease.duration.unwrap_or(self.foreign_expiry));
         let durations = durations.chain(view.hosts.iter().map(|host| host.record.lease_duration));
         self.longest = (durations.max().unwrap_or_default(), self.longest.0);
         if skewed {
             // We cannot tell which clock jumped, so our earlier observations are void, too.
-            self.jump = Some(Jump { at: received, longest: self.longest() });
+            let until = received + self.longest();
+            let until = self.jump.map_or(until, |earlier| earlier.until.max(until));
+            self.jump = Some(Jump { at: received, until });
             self.leases.values_mut().for_each(|observation| observation.restart_at(reading));
             self.hosts.values_mut().for_each(|observation| observation.restart_at(reading));
         }
@@ -247,7 +253,7 @@ impl LivenessTracker {
             return Some(now + self.longest());
         }
         let jump = self.jump.filter(|_| self.jumped_since(self.leases.get(&partition)));
-        jump.map(|jump| jump.at + jump.longest)
+        jump.map(|jump| jump.until)
     }
 
     fn longest(&self) -> Duration {
@@ -264,7 +270,8 @@ impl LivenessTracker {
         if self.jumped_since(observation) {
             return observed;
         }
-        let written_after = observation.and_then(|observation| observation.after);
+        let changed = observation.filter(|observation| observation.changed);
+        let written_after = changed.and_then(|observation| observation.after);
         let at_most = written_after.map_or(Duration::MAX, |after| now.sent.since(after));
         by_store.min(at_most).max(observed)
     }
@@ -298,9 +305,12 @@ fn observations<K: Ord, V: PartialEq>(
     now_at: Reading,
 ) -> BTreeMap<K, Observation<V>> {
     now.map(|(key, version)| {
-        let unchanged = old.remove(&key).filter(|observation| observation.version == version);
-        let new = || Observation { version, since: now_at.received, by_store: now_at.store, after: before };
-        (key, unchanged.unwrap_or_else(new))
+        let (since, by_store, after) = (now_at.received, now_at.store, before);
+        let observation = match old.remove(&key) {
+            Some(unchanged) if unchanged.version == version => unchanged,
+            other => Observation { version, since, by_store, after, changed: other.is_some() },
+        };
+        (key, observation)
     })
     .collect()
 }

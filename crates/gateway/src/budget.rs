@@ -104,8 +104,8 @@ impl LogLine {
 }
 
 const FULL: &str = "the memory for all connections is used up: connections that hold more than their share are not \
-                    read from, and the connection with the oldest incomplete message may be closed. Look for \
-                    clients that send faster than the disk or do not read";
+                    read from, and the connection with the oldest incomplete message or unread output may be \
+                    closed. Look for clients that send faster than the disk can write, or that do not read";
 const ROOM: &str = "there is memory for all connections again";
 
 impl std::fmt::Debug for Budget {

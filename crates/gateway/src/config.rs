@@ -82,9 +82,9 @@ pub struct GatewayLimits {
     /// Bytes that all connections together buffer for their peers: incomplete deliveries, answers that are
     /// not taken, events on their way to the disk, events read from the log, and output that is not read;
     /// [`DEFAULT_BUFFERED_BYTES`]. When that is used up, nothing more is read from connections that buffer
-    /// more than their share. If most of it is incomplete deliveries, answers and output that has not been
-    /// read for some seconds, the connection with the oldest of them is closed, but none that keeps less than
-    /// its share.
+    /// more than their share. If large connections keep most of it as incomplete deliveries, answers, or
+    /// output that has not been read for some seconds, the one with the oldest of them is closed, but none
+    /// that keeps less than its share.
     ///
     /// The memory of all connections is more than that. A quarter is added for connections that buffer no
     /// more than one message and one read of the log: they do not wait. 80 KiB are added for each connection:

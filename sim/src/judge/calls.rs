@@ -266,16 +266,12 @@ impl Judge {
             let ours = facts.epoch == caller.epoch && facts.owner.as_ref() == Some(&caller.host);
             let exempt = self.is_exempt(
                 Check::CheckpointAnswer,
-                [
-                    (Exemption::PartitionLost, !ours),
-                    (Exemption::Unhealthy, !healthy),
-                    (Exemption::SaveUndone, facts.save_undone),
-                ],
+                [(Exemption::PartitionLost, !ours), (Exemption::Unhealthy, !healthy)],
             );
             match answer {
                 Checkpointed::Saved(checkpoint) | Checkpointed::Unchanged(checkpoint) => {
                     let said = next_of(&checkpoint.position, facts);
-                    let stored = facts.stored_position.filter(|position| position.log_generation == present);
+                    let stored = facts.known_saved.filter(|position| position.log_generation == present);
                     let behind = stored.is_some_and(|stored| stored.next < said);
                     (!exempt && behind).then(|| {
                         format!("the host reported a checkpoint up to {said:?}, but the store has {stored:?}")

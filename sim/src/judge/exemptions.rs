@@ -73,13 +73,11 @@ macro_rules! checks {
 
 exemptions! {
     /// The store was restored from an old copy, and owners act on what it has forgotten until they read it again.
-    StoreRestored: "60 s after the restore, or after the machine slept through it",
+    StoreRestored: "60 s after the restore, or 60 s after a machine that slept through it woke",
     /// The same, for leases that run out and for calls that a stop cuts short.
     StoreRestoredRecently: "120 s after the restore",
     /// The store was restored, and what it counts may be what it counted before.
     StoreWasRestored: "the end of the run",
-    /// A restored store has lost the save that the host speaks of.
-    SaveUndone: "the next save, or the next owner",
     /// A restored store gave the same epoch to another host.
     EpochReissued: "60 s after the restore",
     /// The machine's clock stood still, so that it cannot see that its lease is over.

@@ -287,11 +287,14 @@ impl Judge {
         let now = self.handle.now();
         let mut state = self.state();
         state.restored_at = Some(now);
+        for machine_facts in state.machines.values_mut() {
+            let until = machine_facts.time_fault_until;
+            machine_facts.slept_through_restore_until = (until > now).then_some(until);
+        }
         let present = state.log_generation();
         state.last_change = now;
         for (partition, facts) in &mut state.partitions {
             let (owner, epoch, position) = copy.0.get(partition).cloned().unwrap_or_default();
-            facts.save_undone |= facts.stored_position != position;
             (facts.owner, facts.epoch, facts.begun, facts.stored_position) = (owner, epoch, epoch, position);
             facts.last_seek_epoch = facts.last_seek_epoch.min(epoch);
             // A seek that is newer than the copy is undone with it.

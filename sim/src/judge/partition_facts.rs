@@ -129,8 +129,9 @@ pub(super) struct PartitionFacts {
     pub(super) granted: BTreeMap<Epoch, Grant>,
     /// The position at which the stored checkpoint lets reading resume.
     pub(super) stored_position: Option<LogPosition>,
-    /// True if a restore of the store undid the last save of the present owner.
-    pub(super) save_undone: bool,
+    /// The position that the present owner knows to be saved: `stored_position`, or what that was before a restore of
+    /// the store undid it.
+    pub(super) known_saved: Option<LogPosition>,
     pub(super) read_progress: BTreeMap<Epoch, ReadProgress>,
     pub(super) call: Option<Call>,
     /// The epoch of the other reader that each machine was last told of by the hub.

@@ -56,6 +56,8 @@ pub(super) struct MachineFacts {
     /// The time until which its clock could not be relied on: the machine stood still, slept or blocked its
     /// thread, or its clock jumped or drifted.
     pub(super) time_fault_until: Monotonic,
+    /// The time until which it stood still, if the store was restored meanwhile.
+    pub(super) slept_through_restore_until: Option<Monotonic>,
     /// The time until which a fault of any kind, sleep included, last affected it.
     pub(super) fault_until: Monotonic,
     /// The same without sleep.
@@ -238,11 +240,12 @@ impl JudgeState {
         self.restored_at.is_some_and(|at| now.since(at) < RESTORE_GRACE)
     }
 
-    /// Exempts an owner that slept while the store was restored, for 60 s from its waking: it acts on what the
+    /// Exempts an owner that stood still while the store was restored, for 60 s after that: it acts on what the
     /// store has forgotten, as the others did after the restore.
     pub(super) fn slept_through_restore(&self, machine: Machine, now: Monotonic) -> bool {
-        let woke_at = self.machines.get(&machine).copied().unwrap_or_default().time_fault_until;
-        self.restored_at.is_some_and(|at| woke_at > at) && now.since(woke_at) < RESTORE_GRACE
+        let until =
+            self.machines.get(&machine).and_then(|machine_facts| machine_facts.slept_through_restore_until);
+        until.is_some_and(|until| now.since(until) < RESTORE_GRACE)
     }
 
     /// Exempts a host whose epoch a restored store has given to another host, too, for 60 s after the

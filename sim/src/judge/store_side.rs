@@ -122,7 +122,7 @@ impl Judge {
                 }
             }
             facts.stored_position = Some(LogPosition { log_generation, next });
-            facts.save_undone = false;
+            facts.known_saved = facts.stored_position;
         }
         for (promise, what) in violations {
             self.report_violation(promise, Some(partition), what);
@@ -168,9 +168,8 @@ impl Judge {
             let restore_grace = state.in_restore_grace(self.handle.now());
             let facts = state.partitions.entry(partition).or_default();
             let settles = given && settled;
-            let exemptions =
-                [(Exemption::StoreRestored, restore_grace), (Exemption::SaveUndone, facts.save_undone)];
-            if settles && !self.is_exempt(Check::SettledIsSaved, exemptions) {
+            if settles && !self.is_exempt(Check::SettledIsSaved, [(Exemption::StoreRestored, restore_grace)])
+            {
                 violations.extend(not_settled(facts));
             }
             // A partition that was released because nobody served it may be settled all the same.
@@ -182,11 +181,11 @@ impl Judge {
                     violations.push((Promise::OneOwner, what));
                 }
                 facts.epoch = facts.epoch.max(change.epoch);
-                facts.save_undone = false;
                 if matches!(change.reason, ChangeReason::Sought { .. }) {
                     carry_out_seek(facts, present, change.epoch);
                 }
                 let next = facts.stored_position;
+                facts.known_saved = next;
                 facts.read_progress.insert(change.epoch, ReadProgress { next, ..ReadProgress::default() });
                 facts.granted.insert(change.epoch, grant.unwrap_or_default());
             }
@@ -290,7 +289,7 @@ pub(super) fn next_of(position: &Position, facts: &PartitionFacts) -> SequenceNu
 fn not_settled(facts: &PartitionFacts) -> Option<(Promise, String)> {
     let finished = facts.read_progress.get(&facts.epoch)?.next?;
     let saved = facts
-        .stored_position
+        .known_saved
         .filter(|saved| saved.log_generation == finished.log_generation)
         .map_or(SequenceNumber(0), |it| it.next);
     let began = facts.read_progress.get(&facts.epoch)?.unsaved.is_some();

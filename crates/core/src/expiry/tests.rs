@@ -489,3 +489,28 @@ fn after_a_jump_nobody_waits_for_a_lease_of_long_ago() {
     assert!(show(&mut tracker, 130, 1_500, 1, 3).skewed);
     assert_eq!(tracker.former_owner_until(P, Timestamp(1_501_000), seconds(131)), Some(seconds(160)));
 }
+
+#[test]
+fn a_second_jump_shortens_no_wait() {
+    let mut tracker = tracker();
+    let long = lease(1, 1, Some(LEASE * 10));
+    tracker.observe(&view(1_000, vec![long]), seconds(100), seconds(100));
+    assert!(show(&mut tracker, 110, 9_000, 1, 2).skewed);
+    assert!(show(&mut tracker, 120, 1_020, 1, 2).skewed);
+    assert_eq!(tracker.former_owner_until(P, Timestamp(1_020_000), seconds(121)), Some(seconds(410)));
+}
+
+#[test]
+fn the_lease_of_another_sdk_counts_with_the_foreign_expiry() {
+    let mut tracker = tracker();
+    tracker.observe(&view(1_000, vec![lease(1, 1, None)]), seconds(100), seconds(100));
+    assert_eq!(tracker.former_owner_until(P, Timestamp(9_000_000), seconds(101)), Some(seconds(161)));
+}
+
+#[test]
+fn a_record_that_was_left_out_of_a_view_keeps_its_age() {
+    let mut tracker = tracker();
+    show(&mut tracker, 100, 1_000, 1, 1);
+    tracker.observe(&view(1_020, vec![]), seconds(120), seconds(120));
+    assert_eq!(show(&mut tracker, 130, 1_030, 31, 1).expired, vec![P]);
+}

@@ -24,7 +24,7 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// The bytes that only the peer can end, and the time since which it has not. Output counts if it has
-    /// waited since `stale` or for longer, or in any case without a time.
+    /// waited since `stale` or for longer; if `stale` is `None`, output of any age counts.
     pub(super) fn kept_by_peer(&self, stale: Option<Monotonic>) -> (usize, Option<Monotonic>) {
         match self.output_since {
             Some(since) if stale.is_none_or(|stale| since <= stale) => {

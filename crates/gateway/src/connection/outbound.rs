@@ -1,10 +1,10 @@
 //! Outbound (hub → peer): sends events of the hub's receivers to the peer, within its credit and window.
 //!
 //! The states of a receiver and their transitions are drawn in `receiver.rs`. One that may not send takes no
-//! event, but is notified when another receiver takes over its partition. While the peer does not read, a few receivers hold the events
-//! that they were about to send; the others give them back. Only a few receivers of a connection, and a few
-//! of all connections, read the log at a time. So what is buffered for a peer is bounded, however many
-//! receivers it has.
+//! event, but is notified when another receiver takes over its partition. While the peer does not read, a few
+//! receivers hold the events that they were about to send; the others give them back. Only a few receivers of
+//! a connection, and a few of all connections, read the log at a time. So what is buffered for a peer is
+//! bounded, however many receivers it has.
 
 use ephor_amqp::connection::{Blocked, LinkId, Sent, SessionId};
 use ephor_amqp::performative::Attach;

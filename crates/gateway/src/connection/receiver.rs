@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! Opening ─────────► may it send? ─ yes ─► Polling ─ events ──────► Sending ─ all are sent ─► may it send?
-//! Resuming ────────►   │                     │                        └─ it may not: keeps them, or gives
+//! Resuming ────────►   │                     │                        └─ it may not, and gives
 //!    ▲                 │                     │                           them back ─────────► Blocked
 //!    │                 │                     └─ events on disk ──► ReadingLog ─ has read ───► may it send?
 //!    │ resume()        │ no: credit, window or room                   └─ no room: keeps its
 //!    │                 ▼     is missing                                  permit ────────────► Blocked
 //!    └────────────── Blocked
 //! ```
+//!
+//! A receiver that may not send and keeps its events stays Sending. One that would read the log while others
+//! wait to do so goes from Polling to Blocked.
 //!
 //! "May it send?" is `poll_events` (`outbound.rs`); a receiver that resumes with a permit goes on to ReadingLog.
 //! In each state but Sending the hub's receiver is in a future of the connection, which reports a

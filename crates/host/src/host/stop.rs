@@ -8,6 +8,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::{LeaseToken, ReleaseCause, ReleaseRequest};
+use ephor_core::store::StoreError;
 use ephor_core::time::Monotonic;
 
 use futures_util::StreamExt;
@@ -15,6 +16,7 @@ use futures_util::StreamExt;
 use super::manager::Manager;
 use super::shared::HostShared;
 use super::stop_progress::Unconfirmed;
+use crate::error::StoreCallError;
 use crate::limits::CLOSE_GRACE;
 use crate::pump_interface::PumpEnd;
 use crate::stop_report::StopReport;
@@ -43,9 +45,10 @@ impl Manager {
             slot.context.cancel();
         }
         drop(left);
-        // If it fails, the record ages and is removed later, and the store would not answer the next call either.
+        // If it fails, the record ages and is removed later.
         let retired = reporter.catch_panics("manager", shared.store.retire(&shared.me)).await;
-        if asked && retired.is_some_and(|retired| retired.is_ok()) {
+        // A store that gave no answer would not answer the next call either.
+        if asked && retired.is_some_and(|retired| has_answered(&retired)) {
             reporter.catch_panics("manager", self.release_late_handovers()).await;
         }
         self.stopping.take_report()
@@ -59,7 +62,7 @@ impl Manager {
         let mut answers = true;
         for lease in view.leases.iter().filter(|lease| lease.owner.as_ref() == Some(&shared.me)) {
             if !self.epochs.is_served(lease.partition, lease.epoch) {
-                answers = answers && release_again(&shared, lease.partition, lease.epoch, true).await;
+                answers = answers && release_again(&shared, lease.partition, lease.epoch, true).await.is_ok();
                 if !answers {
                     self.stopping.abandon(lease.partition);
                 }
@@ -125,7 +128,7 @@ impl Manager {
             }
         }
         if !self.release_unconfirmed().await {
-            // A store that confirms nothing does not answer a scan either.
+            // It would not answer a scan either.
             return;
         }
         // A partition may have been handed to us while we were leaving.
@@ -144,7 +147,7 @@ impl Manager {
     }
 
     /// Releases the partitions whose first release had no answer. Gives the rest up once the store has not confirmed any
-    /// for the time of two calls. False if some were given up.
+    /// for the time of two calls. False if the store answered none of these calls.
     async fn release_unconfirmed(&mut self) -> bool {
         let shared = self.shared.clone();
         let again = self.stopping.unconfirmed().to_vec().into_iter().map(|release| {
@@ -157,23 +160,25 @@ impl Manager {
         let mut again = futures_util::stream::iter(again).buffer_unordered(MAX_CONCURRENT_RELEASES);
         let patience = shared.manager.store_timeout.saturating_mul(2);
         let mut last = shared.now() + patience;
+        let mut answered = self.stopping.unconfirmed().is_empty();
         loop {
             tokio::select! {
                 biased;
                 next = again.next() => match next {
-                    Some((partition, true)) => {
-                        self.stopping.confirmed(partition);
-                        last = shared.now() + patience;
+                    Some((partition, released)) => {
+                        answered = answered || has_answered(&released);
+                        if released.is_ok() {
+                            self.stopping.confirmed(partition);
+                            last = shared.now() + patience;
+                        }
                     }
-                    Some((_, false)) => {}
                     None => break,
                 },
                 () = shared.environment.sleep_until(last) => break,
             }
         }
-        let confirmed = self.stopping.unconfirmed().is_empty();
         self.stopping.abandon_unconfirmed();
-        confirmed
+        answered
     }
 
     /// Writes heartbeats and answers requests during long calls: others see that we are alive and
@@ -247,9 +252,23 @@ impl Manager {
     }
 }
 
-/// Repeats a release with an unknown outcome. True if the lease is certainly no longer ours.
-async fn release_again(shared: &HostShared, partition: PartitionId, epoch: Epoch, settled: bool) -> bool {
+/// Repeats a release with an unknown outcome. If it succeeds, the lease is certainly no longer ours.
+async fn release_again(
+    shared: &HostShared,
+    partition: PartitionId,
+    epoch: Epoch,
+    settled: bool,
+) -> Result<(), StoreCallError> {
     let token = LeaseToken { partition, owner: shared.me.clone(), epoch };
     let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled };
-    shared.store.release(&request).await.is_ok()
+    shared.store.release(&request).await.map(drop)
+}
+
+/// True if the store answered this call, be it with an error.
+fn has_answered<T>(result: &Result<T, StoreCallError>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(StoreCallError::TimedOut { .. }) => false,
+        Err(StoreCallError::Failed(error)) => !matches!(**error, StoreError::Unavailable(_)),
+    }
 }

@@ -87,7 +87,6 @@ impl<P: EventProcessor> Pump<P> {
             // Only for the policy that retries for ever: the others have an end of their own.
             let for_ever = matches!(self.shared.options.failure, FailurePolicy::Retry(_));
             self.checkpoint_if_due().await?;
-            self.summarise_gaps().await?;
             if for_ever && timeouts >= MAX_TIMEOUTS {
                 return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
             }

@@ -324,13 +324,18 @@ impl<P: EventProcessor> Pump<P> {
         }
     }
 
-    /// Waits before the next attempt. Earlier progress is saved in time meanwhile.
+    /// Waits before the next attempt. Earlier progress is saved, and gaps are reported, in time
+    /// meanwhile.
     async fn wait(&mut self, until: Monotonic) -> Result<(), Ending> {
-        while let Some(due) = self.checkpoint_at().filter(|due| *due < until) {
+        loop {
+            let due = self.checkpoint_at().unwrap_or(Monotonic::NEVER).min(self.gaps.due_at());
+            if due >= until {
+                return self.sleep_until(until).await;
+            }
             self.sleep_until(due).await?;
             self.checkpoint_if_due().await?;
+            self.summarise_gaps().await?;
         }
-        self.sleep_until(until).await
     }
 
     /// Sleeps, unless the pump is stopped.

@@ -262,7 +262,7 @@ async fn a_fleet_on_a_source_that_does_not_fence_delivers_each_event_once_while_
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_fencing_a_link_that_is_lost_is_not_made_again_once_the_lease_is_anothers() {
+async fn without_fencing_a_lost_link_is_not_made_again_once_another_host_has_the_lease() {
     let (mut fleet, ledger, _) = unfenced();
     running(&mut fleet, &ledger).await;
     take(&fleet, P0).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
+use crate::common::troubled_store::{Op, Trouble, TroubledStore, pass};
 use crate::recorder::{Call, Recorder, sleep};
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId};
@@ -234,7 +234,7 @@ async fn a_stop_does_not_ask_a_store_that_confirms_nothing() {
         tokio::select! {
             biased;
             report = &mut stop => break report.unwrap(),
-            () = tokio::time::sleep(SECOND) => {
+            () = pass(SECOND) => {
                 // The second release of each has begun.
                 if store.calls(Op::Release) == 8 {
                     views.get_or_insert(store.calls(Op::View));

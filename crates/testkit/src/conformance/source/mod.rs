@@ -83,7 +83,7 @@ pub async fn check(property: impl Future<Output = ()>) {
 }
 
 /// Runs every property that all event sources have on a
-/// [`SourceFixture`](crate::conformance::source::SourceFixture): one `#[tokio::test]` each. The
+/// [`SourceFixture`]: one `#[tokio::test]` each. The
 /// calling crate needs tokio with `macros` and `rt`.
 #[macro_export]
 macro_rules! source_conformance {

@@ -19,6 +19,7 @@ mod error;
 mod host;
 mod hub_calls;
 mod hub_health;
+mod last_seek;
 mod lease_state;
 mod limits;
 pub mod memory;
@@ -32,7 +33,6 @@ mod pump_interface;
 mod report;
 mod saves_in_flight;
 mod services;
-mod sought;
 mod stop_report;
 mod store_calls;
 
@@ -42,13 +42,13 @@ pub use error::{CheckpointError, HostError, PartitionError, ProcessorError, Stor
 pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
 pub use host::{EventProcessorHost, NotRunning, StartError};
+pub use last_seek::Sought;
 pub use options::{
     ErrorHandler, EventProcessorOptions, InitialPosition, InvalidOption, PartitionManagerOptions,
 };
 pub use processor::{CloseReason, EventProcessor};
 pub use progress::Failing;
 pub use pump_activity::PumpState;
-pub use sought::Sought;
 pub use stop_report::StopReport;
 
 #[doc(inline)]

@@ -1,4 +1,4 @@
-//! How the clients are opened, and what every operation asks of them.
+//! Opens clients of the Rust SDK, with short calls to send, receive and describe that every operation uses.
 
 use std::error::Error;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Wraps a user's own store: the steps that it reports as carried out are passed to the judge.
+//! Wraps a user's own store, and tells the judge which operations that store has carried out.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,9 +3,9 @@
 use bytes::Buf;
 
 use super::event::{Closed, Event};
+use super::incomplete_deliveries::UnendedDeliveries;
 use super::session::Channel;
 use super::slots::{LinkId, SessionId, Table};
-use super::unended::UnendedDeliveries;
 use super::{Connection, Phase, Side};
 use crate::frame::{FrameHeader, TYPE_AMQP, TYPE_SASL};
 use crate::performative::{BadPerformative, Error, Performative, Sasl, Transfer, condition};

@@ -31,7 +31,7 @@
 //! | `sending.rs` | outbound (to the peer): messages, and their outcomes |
 //! | `receiving.rs` | inbound (from the peer): messages, and their outcomes |
 //! | `outgoing_memory.rs` | decides whether there is memory for the rest of a large outgoing message |
-//! | `unended.rs` | incomplete deliveries: their size and age |
+//! | `incomplete_deliveries.rs` | incomplete deliveries: their size and age |
 //! | `clock.rs` | heartbeats and timeouts |
 //! | `output.rs` | the output buffer, and its high and low mark |
 
@@ -41,6 +41,7 @@ mod dispatch;
 mod event;
 mod flow;
 mod handshake;
+mod incomplete_deliveries;
 mod link;
 mod outgoing_memory;
 mod output;
@@ -49,7 +50,6 @@ mod refusing;
 mod sending;
 mod session;
 mod slots;
-mod unended;
 #[cfg(test)]
 mod work;
 
@@ -60,18 +60,18 @@ use bytes::BytesMut;
 
 pub use config::{ClientSasl, Config, SERVICE_MECHANISMS, ServerSasl, SharedLimits};
 pub use event::{Blocked, Closed, Delivery, Event, Sent};
+pub use incomplete_deliveries::Buffered;
 pub use slots::{LinkId, SessionId};
-pub use unended::Buffered;
 
 use crate::frame::MIN_MAX_FRAME_SIZE;
 use crate::limits::Limits;
 use crate::performative::Role;
 use clock::Clock;
+use incomplete_deliveries::UnendedDeliveries;
 use link::Link;
 use output::Output;
 use session::{Channel, Session};
 use slots::{Slots, Table};
-use unended::UnendedDeliveries;
 
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Decides whether there is memory for the rest of a large outgoing message, which has to be kept if the
 //! peer's window or the output buffer ends before the message does.
 
+use super::incomplete_deliveries::UnendedDeliveries;
 use super::output::{Fit, Output};
-use super::unended::UnendedDeliveries;
 use crate::performative::MAX_TRANSFER_HEAD;
 
 /// The size of a message that was refused because rests of other messages take too much memory.

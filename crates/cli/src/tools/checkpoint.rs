@@ -8,8 +8,8 @@ use ephor_stores::export::{self, Export, Exported};
 
 use super::arguments::{self, Import, Look};
 use super::group::{partitions, position};
-use super::place::{IsNew, Kind, Place};
 use super::seek::{all_done, who};
+use super::store_and_group::{IsNew, Kind, Place};
 use super::table::{Cell, Table, say};
 use crate::arguments::Connection;
 use crate::connection;

@@ -14,12 +14,12 @@ use ephor_core::store::View;
 use serde_json::Value;
 
 use super::arguments::{Describe, List, Output};
-use super::place::{self, Place, same_namespace};
+use super::store_and_group::{self, Place, same_namespace};
 use super::table::{Cell, SINCE_RESTART, Table, counted, object, plural, pretty, say, thousands, words};
 use crate::connection;
 
 pub(crate) async fn list(options: &List) -> Result<(), BoxError> {
-    let store = place::open(&options.common.store.url()?).await?;
+    let store = store_and_group::open(&options.common.store.url()?).await?;
     let mut table = Table::new(&["hub", "group", "namespace", "hosts", "partitions", "owned"]);
     for group in store.groups().await? {
         let view = store.view(&group).await?;

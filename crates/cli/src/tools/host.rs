@@ -8,7 +8,7 @@ use ephor_core::ids::HostId;
 use ephor_core::store::{DesiredState, HostEntry};
 
 use super::arguments::{Drain, Look, Output};
-use super::place::Place;
+use super::store_and_group::Place;
 use super::table::{Cell, SINCE_RESTART, Table, say, words};
 
 pub(crate) async fn list(options: &Look) -> Result<(), BoxError> {

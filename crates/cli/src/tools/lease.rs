@@ -7,7 +7,7 @@ use ephor_core::ids::{HostId, PartitionId};
 
 use super::arguments::History;
 use super::group::partitions;
-use super::place::Place;
+use super::store_and_group::Place;
 use super::table::{Cell, Table};
 
 pub(crate) async fn history(options: &History) -> Result<(), BoxError> {

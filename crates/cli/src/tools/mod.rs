@@ -7,15 +7,15 @@
 //! | `ephor checkpoint list`, `seek`, `export`, `import` | `checkpoint.rs`, `seek.rs` |
 //! | `ephor lease history` | `lease.rs` |
 //!
-//! `place.rs` finds the store and the group, `table.rs` prints for people and for programs.
+//! `store_and_group.rs` finds the store and the group, `table.rs` prints for people and for programs.
 
 pub(crate) mod arguments;
 mod checkpoint;
 mod group;
 mod host;
 mod lease;
-mod place;
 mod seek;
+mod store_and_group;
 pub(crate) mod table;
 
 use ephor_core::BoxError;

@@ -13,7 +13,7 @@ use time::{Date, Month};
 
 use super::arguments::Seek;
 use super::group::position;
-use super::place::{Place, same_namespace};
+use super::store_and_group::{Place, same_namespace};
 use super::table::{Cell, Table, plural, thousands};
 use crate::connection;
 

@@ -21,19 +21,19 @@
 //! | `tokens.rs` | the tokens that were put on `$cbs`, and their renewal |
 //! | `requests.rs` | requests and responses on `$cbs` and `$management` |
 //! | `receiving.rs`, `sending.rs` | the links that carry events |
-//! | `turns.rs` | the order in which sender links send |
+//! | `send_turns.rs` | the order in which sender links send |
 
 mod lifecycle;
 mod receiving;
 mod redial;
 mod requests;
+mod send_turns;
 mod sending;
 mod sessions;
 mod signals;
 mod task;
 mod tokens;
 mod traffic;
-mod turns;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -8,10 +8,10 @@ use ephor_wire::address::Address;
 use ephor_wire::condition::{Condition, Refusal};
 use tokio::sync::oneshot;
 
+use super::send_turns::Turn;
 use super::sessions::Kind;
 use super::task::{Owner, Task};
 use super::tokens::Waiter;
-use super::turns::Turn;
 use super::{LinkKey, Outgoing};
 use crate::failure::Failure;
 

@@ -1,5 +1,5 @@
-//! Finds out which log a receiver reads when it is opened, and checks that it is the same one whenever it is
-//! attached again.
+//! Learns the id of the hub's log when a receiver is opened, and checks that it is the same whenever the
+//! receiver attaches again: a hub that was deleted and created again has another one.
 
 use std::sync::Arc;
 

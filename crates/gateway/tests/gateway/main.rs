@@ -12,12 +12,12 @@ mod faulty_files;
 mod gated;
 mod gone;
 mod heartbeats;
-mod lax;
-#[path = "../../../hub/tests/lax_messages/mod.rs"]
-mod lax_messages;
 mod limits;
 mod numbered;
 mod old_log;
+mod older_rules;
+#[path = "../../../hub/tests/older_rules_messages/mod.rs"]
+mod older_rules_messages;
 mod quirks;
 mod raw;
 mod receiving;

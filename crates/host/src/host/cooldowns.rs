@@ -8,7 +8,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::time::Monotonic;
 
-use super::foreign::Foreign;
+use super::foreign_readers::Foreign;
 use crate::error::HostError;
 use crate::limits::{FOREIGN_BACKOFF, MAX_FOREIGN_ATTEMPTS};
 

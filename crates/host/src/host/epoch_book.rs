@@ -1,4 +1,5 @@
-//! The book of epochs: those that this host has served, and the highest that it has seen.
+//! The epochs of each partition: those that this host has served, so that it serves none twice, and the
+//! highest that it has seen, so that it claims above it.
 //!
 //! A store that is restored from an old backup forgets epochs and would issue them again. The book
 //! outlives that.

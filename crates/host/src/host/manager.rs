@@ -27,12 +27,12 @@ use super::epoch_book::EpochBook;
 use super::fleet_tracker::FleetTracker;
 use super::health::Health;
 use super::heartbeat::Heartbeat;
+use super::hosts_of_other_hubs::OtherHubs;
 use super::hub_refresh::{HubAnswer, HubRefresh};
 use super::lag_refresh::LagRefresh;
 #[cfg(feature = "mutations")]
 use super::mutations;
 use super::negotiation::Negotiation;
-use super::other_hubs::OtherHubs;
 use super::same_hub;
 use super::shared::HostShared;
 use super::stop_progress::StopProgress;

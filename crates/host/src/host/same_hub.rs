@@ -1,5 +1,5 @@
 //! Prevents hosts of two hubs with the same name from sharing leases: refuses to start among them.
-//! Those that are found later are reported (`other_hubs.rs`).
+//! Those that are found later are reported (`hosts_of_other_hubs.rs`).
 
 use std::time::Duration;
 

@@ -15,13 +15,13 @@
 
 mod close;
 mod deliver;
-mod doubt;
 mod epochless;
 mod gaps;
 mod guard;
 #[cfg(feature = "mutations")]
 mod mutations;
 mod open;
+mod unproven_position;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,10 +44,10 @@ use crate::processor::{CloseReason, EventProcessor};
 use crate::pump_activity::{PumpActivity, PumpState};
 use crate::pump_interface::{Drain, PumpArgs, PumpEnd};
 use crate::services::HostServices;
-use doubt::Doubt;
 use epochless::Displacements;
 use gaps::GapReports;
 use guard::{Guard, Interrupt, InterruptMask, LazyTimer};
+use unproven_position::Doubt;
 
 /// Creates a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;

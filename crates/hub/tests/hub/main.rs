@@ -18,10 +18,10 @@ mod golden;
 mod health;
 mod hubs_and_groups;
 mod jump_on_disk;
-mod lax;
-#[path = "../lax_messages/mod.rs"]
-mod lax_messages;
 mod off_most_of_the_day;
+mod older_rules;
+#[path = "../older_rules_messages/mod.rs"]
+mod older_rules_messages;
 mod reading;
 mod sending;
 #[path = "../kill_parts/small_disk.rs"]

@@ -1,4 +1,4 @@
-//! A state that its follower changes and the page reads.
+//! A consolidated state behind a lock: the task that follows the results changes it, and the page reads it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Measures the cost of one decision, by this machine's clock: for people, not for tests.
+//! Measures how long one balancing decision takes, by this machine's clock: for people, not for tests.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::client::{Client, rejection};
-use crate::lax_messages::{PARTITION_KEY, bombs, compound_properties, messages, odd_texts};
 use crate::old_log::copy;
+use crate::older_rules_messages::{PARTITION_KEY, bombs, compound_properties, messages, odd_texts};
 use crate::server::{HUB, Server};
 
 /// Asserts that readers who insist on the specification can decode a delivery, and that it is `read` with the hub's

@@ -14,7 +14,9 @@ use ephor_hub::{Hub, LocalNamespace, NamespaceConfig, NewEvent, SendError, Targe
 
 use crate::common::Ticking;
 use crate::copies::copy_folder;
-use crate::lax_messages::{HUB, PARTITION_KEY, START, bombs, compound_properties, messages, odd_texts};
+use crate::older_rules_messages::{
+    HUB, PARTITION_KEY, START, bombs, compound_properties, messages, odd_texts,
+};
 
 fn copied() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use ephor_core::store::Handoff;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::InterruptMask;
+use super::guard::{Interrupt, InterruptMask};
 use super::open::panicked;
 use super::{Ending, Pump};
 use crate::context::{Checkpointed, PartitionContext};
@@ -101,21 +101,34 @@ impl<P: EventProcessor> Pump<P> {
         let started = self.now();
         let until = until.max(started + CLOSE_GRACE);
         self.activity.call_starts(started, until);
-        let limit = self.shared.environment.sleep_until(until);
-        let call = AssertUnwindSafe(async { processor.close(&context, reason).await }).catch_unwind();
+        let environment = self.shared.environment.clone();
+        let limit = environment.sleep_until(until);
         let still_owner = reason.still_owner();
+        let guard = &mut self.guard;
+        // Once the partition is lost, there is nothing more to lose: `close` may use its time. Until then, another
+        // stop may shorten the time of the drain.
+        let give_up = async {
+            if !still_owner {
+                std::future::pending::<()>().await;
+            }
+            if let Interrupt::Drain(_) = guard.wait(InterruptMask::DrainDeadline).await {
+                tokio::select! {
+                    biased;
+                    _ = guard.wait(InterruptMask::Loss) => {}
+                    () = environment.sleep_until(started + CLOSE_GRACE) => {}
+                }
+            }
+        };
+        let call = AssertUnwindSafe(async { processor.close(&context, reason).await }).catch_unwind();
         let error = tokio::select! {
             biased;
-            // Once the partition is lost, there is nothing more to lose: `close` may use its time.
-            _ = self.guard.wait(InterruptMask::Loss), if still_owner => {
-                Some(ProcessorError::TimedOut { after: self.shared.now().since(started) })
-            }
+            () = give_up => Some(ProcessorError::TimedOut { after: environment.now().since(started) }),
             result = call => match result {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.into()),
                 Err(panic) => Some(panicked(&*panic)),
             },
-            () = limit => Some(ProcessorError::TimedOut { after: self.shared.now().since(started) }),
+            () = limit => Some(ProcessorError::TimedOut { after: environment.now().since(started) }),
         };
         self.activity.call_ended();
         match error {
@@ -143,8 +156,11 @@ impl<P: EventProcessor> Pump<P> {
                 Err(_) => {
                     let retry_at = self.now() + FINAL_CHECKPOINT_RETRY;
                     self.shared.environment.sleep_until(retry_at).await;
-                    let patience = until.max(started + CLOSE_GRACE);
-                    if self.now() >= patience || !self.context.lease().is_ours(self.now()) {
+                    // Another stop may have shortened the time of the drain.
+                    let over =
+                        self.now() >= until || self.guard.check(InterruptMask::DrainDeadline).is_some();
+                    let grace_is_over = self.now() >= started + CLOSE_GRACE;
+                    if (over && grace_is_over) || !self.context.lease().is_ours(self.now()) {
                         break;
                     }
                 }

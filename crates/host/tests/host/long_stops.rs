@@ -223,6 +223,25 @@ async fn a_stop_whose_releases_hang_takes_no_longer_with_many_partitions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_second_stop_shortens_a_close_in_progress() {
+    for wakes in WAKES {
+        let (mut fleet, _) = fleet(1, wakes);
+        let recorder = slow(&fleet, SECOND * 60, is_close);
+        fleet.start("a", |host| host.processor(recorder.make())).await.unwrap();
+        fleet.until("it is owned", || fleet.snapshot("a").partitions.len() == 1).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let second = async {
+            pass(SECOND * 10).await;
+            fleet.host("a").stop(SECOND * 2).await
+        };
+        let (first, _) = tokio::join!(fleet.host("a").stop(SECOND * 120), second);
+        let report = first.unwrap();
+        assert!(report.abandoned.is_empty(), "wakes {wakes}: {report}");
+        assert!(began.elapsed() < SECOND * 20, "wakes {wakes}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_does_not_ask_a_store_that_confirms_nothing() {
     let (mut fleet, store) = fleet(4, true);
     fleet.start("a", |host| host.for_each_event(|_, _| async { Ok(()) })).await.unwrap();

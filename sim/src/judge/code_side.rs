@@ -70,7 +70,7 @@ impl Judge {
         facts.open.insert(*epoch);
         facts.opened_at = Some((*epoch, self.handle.now()));
         // A restored store may give an epoch out again.
-        facts.close_failed.take_if(|failed| failed == epoch);
+        facts.close_failed.take_if(|failed| *failed == (caller.host.clone(), *epoch));
         if let Some(grant) = facts.granted.get_mut(epoch) {
             // The host may have learned of its lease only after its clock had jumped: then its time counts
             // from there.
@@ -99,7 +99,8 @@ impl Judge {
 
     /// Notes that a processor failed to close: its events must not be saved as finished.
     pub fn did_not_close(&self, caller: &Caller) {
-        self.state().partitions.entry(caller.partition).or_default().close_failed = Some(caller.epoch);
+        let failed = Some((caller.host.clone(), caller.epoch));
+        self.state().partitions.entry(caller.partition).or_default().close_failed = failed;
     }
 
     /// Checks a call that begins with these events.

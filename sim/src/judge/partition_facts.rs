@@ -150,8 +150,8 @@ pub(super) struct PartitionFacts {
     pub(super) last_closed: Option<Epoch>,
     /// The time at which that was.
     pub(super) closed_at: Monotonic,
-    /// The epoch whose processor failed to close.
-    pub(super) close_failed: Option<Epoch>,
+    /// The host and the epoch whose processor failed to close. A restored store may give the epoch to another host.
+    pub(super) close_failed: Option<(HostId, Epoch)>,
     /// The epoch whose owner closed its processor in order to give it away.
     pub(super) closing_to_give_away: Option<Epoch>,
     /// Events of the present log finished at least once, or skipped by policy.
@@ -173,6 +173,11 @@ pub(super) struct PartitionFacts {
 }
 
 impl PartitionFacts {
+    /// True if the processor of this host failed to close in this epoch.
+    pub(super) fn failed_to_close(&self, host: &HostId, epoch: Epoch) -> bool {
+        self.close_failed.as_ref().is_some_and(|(failed, of)| failed == host && *of == epoch)
+    }
+
     /// True if nobody can finish this event any more, through no fault of a host: retention removed it, or
     /// the hub lost it or never assigned its number.
     pub(super) fn is_gone(&self, event: SequenceNumber) -> bool {

@@ -77,7 +77,7 @@ impl Judge {
             let goes_on = facts
                 .stored_position
                 .is_none_or(|old| (log_generation, next) > (old.log_generation, old.next));
-            let close_failed = facts.close_failed == Some(token.epoch);
+            let close_failed = facts.failed_to_close(&token.owner, token.epoch);
             let progress = facts.read_progress.entry(token.epoch).or_default();
             progress.unsaved = None;
             let deferred = progress.deferred.take_if(|deferred| deferred.next <= next);
@@ -238,10 +238,11 @@ impl Judge {
         state: &JudgeState,
         change: &OwnershipChange,
     ) -> Option<(Promise, String)> {
-        let host_facts = state.hosts.get(change.from.as_ref()?)?;
+        let from = change.from.as_ref()?;
+        let host_facts = state.hosts.get(from)?;
         let facts = state.partitions.get(&change.partition)?;
         let unserved = change.reason == ChangeReason::Released(ReleaseCause::Unserved);
-        let close_failed = facts.close_failed == Some(facts.epoch);
+        let close_failed = facts.failed_to_close(from, facts.epoch);
         let asked = host_facts.config.checkpoint.on_close && !close_failed;
         let progress = facts.read_progress.get(&facts.epoch);
         let unsaved = progress.is_some_and(|progress| progress.unsaved.is_some());

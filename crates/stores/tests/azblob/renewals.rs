@@ -156,8 +156,8 @@ fn whoever_is_throttled_is_told_for_how_long_though_another_request_hangs() {
 }
 
 /// The limit of a call, and how late its slow request is: behind one that hangs it would come too late.
-const CALL: Duration = Duration::from_secs(6);
-const SLOW: Duration = Duration::from_secs(2);
+const CALL: Duration = Duration::from_secs(15);
+const SLOW: Duration = Duration::from_secs(5);
 
 const RENEWED: PartitionId = PartitionId(1);
 const HANGING: PartitionId = PartitionId(2);

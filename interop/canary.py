@@ -1,4 +1,4 @@
-"""A key that must be found nowhere, and the search for it.
+"""Searches everything that a run leaves for the secret key of its server, which must be found nowhere.
 
 Everything that a run leaves is read: logs at their finest level, what programs print, answers over HTTP, the data.
 """

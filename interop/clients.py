@@ -1,4 +1,4 @@
-"""The clients: what each is called, and how it is installed by its lock file into a folder of its own."""
+"""Installs the clients: the name of each, and how it is installed by its lock file into a folder of its own."""
 import dataclasses
 import filecmp
 import os
@@ -13,7 +13,7 @@ INSTALL_AZURITE = os.path.join(ROOT, "demo/homes/azurite/install")
 
 
 def install_by_pip(name, folder):
-    """The command that starts its scenario with the packages that it needs."""
+    """The command that starts its scenario, if it has one, with the packages that it needs."""
     wanted, have = os.path.join(HERE, name, "requirements.txt"), os.path.join(folder, "requirements.txt")
     if not (os.path.exists(have) and filecmp.cmp(wanted, have, shallow=False)):
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
@@ -79,6 +79,8 @@ class Client:
     alone: bool = False  # whether it measures, and is played only when it is asked for
     port: int = 0  # any, unless the client cannot be told one
     tls_port: int = 0  # the same with TLS
+    hosts: tuple = ()  # names by which it calls the hub, for the certificate
+    log: str = "trace"  # the level at which the hub logs
 
 
 CLIENTS = {

@@ -22,9 +22,9 @@ def address_with(port):
 
 
 class Server:
-    def __init__(self, name, folder, key_file, running):
+    def __init__(self, name, folder, key_file, running, client=None):
         self.name, self.folder, self.key_file, self.running = name, folder, key_file, running
-        self.client = CLIENTS[name]
+        self.client = client or CLIENTS[name]
         self.port, self.tls_port = self.client.port, self.client.tls_port
         self.address, self.tls_address = address_with(self.port), address_with(self.tls_port)
         self.start()
@@ -37,9 +37,11 @@ class Server:
             command += ["--hub", f"{self.name}-{hub}"]
         for group in self.client.groups:
             command += ["--group", f"{self.name}-{group}"]
+        for host in self.client.hosts:
+            command += ["--name", host]
         self.log = open(os.path.join(self.folder, "server.log"), "ab")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True,
-                                        env={**os.environ, "RUST_LOG": "trace"})
+                                        env={**os.environ, "RUST_LOG": self.client.log})
         self.running.append(self.process)
         with open(os.path.join(self.folder, "server.out"), "a") as out:
             for line in self.process.stdout:

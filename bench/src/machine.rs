@@ -92,8 +92,8 @@ pub(crate) fn is_in_memory(folder: &Path) -> io::Result<bool> {
     Ok([TMPFS, RAMFS].contains(&kind))
 }
 
-/// The processor time that a process has used, with all its threads, in steps of a hundredth of a second.
-pub(crate) fn processor_time(process: u32) -> Duration {
+/// The CPU time that a process has used, with all its threads, in steps of a hundredth of a second.
+pub(crate) fn cpu_time(process: u32) -> Duration {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // The second field is the program's name in brackets, which may contain anything.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
@@ -101,7 +101,7 @@ pub(crate) fn processor_time(process: u32) -> Duration {
     Duration::from_secs_f64((ticks(11).unwrap_or(0.0) + ticks(12).unwrap_or(0.0)) / TICKS_A_SECOND)
 }
 
-/// The processor time that all processes have used since the machine was started.
+/// The CPU time that all processes have used since the machine was started.
 pub(crate) fn busy_time() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     let fields = text.lines().next().unwrap_or_default().split_whitespace().skip(1);

@@ -12,13 +12,13 @@
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 
 mod counting;
+mod figures;
 mod gateway;
 mod homes;
 mod host;
 mod hub;
 mod machine;
 mod options;
-mod report;
 mod stores;
 
 use std::process::ExitCode;

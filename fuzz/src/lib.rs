@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `cargo test -p ephor-fuzz` | every file of `corpus/`, and a thousand mutations of them (`EPHOR_FUZZ_CASES`) |
 //! | `./check fuzz` | random and mutated inputs on all cores: two minutes of CPU time for each parser, thirty for the conversations; `./check fuzz CASES`: this number of cases over all targets |
-//! | `cargo +nightly fuzz run --fuzz-dir fuzz/targets NAME fuzz/corpus/NAME` | inputs that reach new code, which are kept |
+//! | `cargo +nightly fuzz run --fuzz-dir fuzz/fuzz_targets NAME fuzz/corpus/NAME` | inputs that reach new code, which are kept |
 //!
 //! | target | input | property |
 //! |---|---|---|
@@ -20,14 +20,14 @@
 //! | [`selectors`] | a filter set, or text | a parsed selector is the same when it is written and parsed again |
 //! | [`addresses`] | text | likewise; a scope covers itself |
 //! | [`secrets`] | a token, a connection string, or a list of keys | no token without a valid signature is accepted; no secret is shown |
-//! | [`holders`] | an epoch and two names | whatever a reader calls itself, a client reads its epoch from the hub's text, or nothing |
+//! | [`current_readers`] | an epoch and two names | whatever a reader calls itself, a client reads its epoch from the hub's text, or nothing |
 //! | [`requests`] | a request, or a response | a parsed request can be answered, and written again |
 //! | [`deliveries`] | a message | a client reads the annotations that the hub added |
 //! | [`rows`] | values in the columns of a SQLite store | every call succeeds or returns an error; one bad row hides no other |
 //! | [`blobs`] | a blob of a container, ours or another SDK's | read as ours, written and read again, it is the same |
 //! | [`exports`] | a file of checkpoints, or the text of a record | likewise |
 //! | [`names`] | text | a name is written as it is read, on one line |
-//! | [`store_urls`] | text | no password is shown, nor repeated by an error |
+//! | [`store_urls`], [`hub_urls`] | text | no password is shown, nor repeated by an error |
 //! | [`configs`] | a configuration file, ours or the emulator's | a parsed configuration is valid; an error names a line of the file |
 //! | [`catalogs`] | the `hub.json` of a hub | it is parsed, or the hub is reported as broken, left unchanged, and does not prevent others from being served |
 //! | [`gateway`] | a peer's input | the gateway ends the conversation, and serves all other clients |
@@ -36,7 +36,7 @@
 //! | [`producers`] | faults of an idempotent producer, its connections and the disk | acknowledged events are stored, once |
 //!
 //! **To add a target**: a function here with its line in [`TARGETS`], its seeds in `tests/seeds`, a file and
-//! a `[[bin]]` in `targets`. A test reports what is missing.
+//! a `[[bin]]` in `fuzz_targets`, the entry points of cargo-fuzz. A test reports what is missing.
 
 pub mod addresses;
 pub mod batches;
@@ -45,11 +45,12 @@ pub mod catalogs;
 pub mod configs;
 pub mod connection;
 pub mod corpus;
+pub mod current_readers;
 pub mod deliveries;
 pub mod exports;
 pub mod frames;
 pub mod gateway;
-pub mod holders;
+pub mod hub_urls;
 pub mod logs;
 pub mod messages;
 pub mod mutate;
@@ -108,7 +109,7 @@ pub fn turn(targets: &[Target], case: u64) -> usize {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 27] = [
     Target::parser("values", values::run),
     Target::parser("sections", sections::run),
     Target::parser("frames", frames::run),
@@ -121,7 +122,7 @@ pub const TARGETS: [Target; 26] = [
     Target::parser("selectors", selectors::run),
     Target::parser("addresses", addresses::run),
     Target::parser("secrets", secrets::run),
-    Target::parser("holders", holders::run),
+    Target::parser("current_readers", current_readers::run),
     Target::parser("requests", requests::run),
     Target::parser("deliveries", deliveries::run),
     Target::parser("rows", rows::run),
@@ -129,6 +130,7 @@ pub const TARGETS: [Target; 26] = [
     Target::parser("exports", exports::run),
     Target::parser("names", names::run),
     Target::parser("store_urls", store_urls::run),
+    Target::parser("hub_urls", hub_urls::run),
     Target::parser("configs", configs::run),
     Target::parser("catalogs", catalogs::run),
     Target::conversation("gateway", gateway::run),

@@ -5,13 +5,13 @@
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 
-mod play;
+mod run_cases;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ephor_fuzz::{TARGETS, Target};
-use play::{Limit, Played, play};
+use run_cases::{Limit, Played, play};
 
 const USAGE: &str = "usage: ephor-fuzz [--cases N] [--from N] [--target NAME]
        ephor-fuzz [--seconds-each N] [--seconds-conversations N] [--from N] [--target NAME]

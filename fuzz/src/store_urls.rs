@@ -26,13 +26,19 @@ pub fn run(data: &[u8]) {
         _ => password(text).into_iter().collect(),
     };
     // With another secret of the same length the output is the same, so it shows nothing of the secret.
-    // One that begins with a slash may overlap the two behind the scheme, and is not found by its text.
-    let is_found = |secret: &&str| text.matches(*secret).count() == 1 && !secret.starts_with('/');
-    for secret in secrets.into_iter().filter(is_found) {
-        let other = text.replacen(secret, &"k".repeat(secret.len()), 1);
-        let other: StoreUrl = other.parse().expect("a URL with another secret can be parsed");
+    for secret in secrets {
+        let other = with_another(text, secret);
+        let other: StoreUrl = other
+            .parse()
+            .unwrap_or_else(|error| panic!("{other:?} has another secret than {text:?}: {error}"));
         assert_eq!(format!("{url} {url:?}"), format!("{other} {other:?}"), "{text:?}");
     }
+}
+
+/// The text with another secret in the place of this one, which is a part of it.
+fn with_another(text: &str, secret: &str) -> String {
+    let begins = secret.as_ptr().addr() - text.as_ptr().addr();
+    [&text[..begins], &"k".repeat(secret.len()), &text[begins + secret.len()..]].concat()
 }
 
 fn is_azblob(text: &str) -> bool {

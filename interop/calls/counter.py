@@ -1,4 +1,4 @@
-"""A proxy in front of a storage account that notes each request: when it came, its method, and what it was about."""
+"""A proxy in front of a storage account that records each request: its time, its method, and its subject."""
 import re
 import socket
 import threading

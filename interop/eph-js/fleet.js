@@ -1,4 +1,4 @@
-// What the scenario needs: hosts in processes of their own, a sender, and the blobs as they lie in their container.
+// Helpers of the scenario: hosts in processes of their own, a sender, and the blobs as they lie in their container.
 import events from "@azure/event-hubs";
 import storage from "azure-storage";
 import { fork } from "node:child_process";

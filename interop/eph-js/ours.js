@@ -1,4 +1,4 @@
-// What comes behind the old fleet: the `ephor` command with which its positions are taken over, and a host of ours.
+// The move from the old fleet to Ephor: the `ephor` command that takes its positions over, and an Ephor host.
 import { execFile, spawn } from "node:child_process";
 import { openSync } from "node:fs";
 import { join } from "node:path";

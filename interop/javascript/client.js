@@ -1,9 +1,9 @@
-// What every operation needs: clients that give up soon, and a receiver that runs beside the test.
+// Helpers of every operation: clients that give up soon, and a receiver that runs beside the test.
 import { EventHubConsumerClient, EventHubProducerClient } from "@azure/event-hubs";
 import { isDeepStrictEqual, inspect } from "node:util";
 
 export const CONNECTION = process.env.EPHOR_CONNECTION;
-const PATIENCE = 20000; // milliseconds until something that should happen counts as failed
+const PATIENCE = 60000; // milliseconds until something that should happen counts as failed: a token ends 30 s late
 const FAST = { retryOptions: { maxRetries: 0, retryDelayInMs: 50, timeoutInMs: 10000 } };
 
 export const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));

@@ -1,4 +1,4 @@
-// Receiving from every kind of position.
+// Operations that receive from every kind of start position.
 import { earliestEventPosition, latestEventPosition } from "@azure/event-hubs";
 import { equal, last, receiving, send, sleep } from "./client.js";
 

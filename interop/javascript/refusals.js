@@ -1,4 +1,4 @@
-// What is refused, and as which error.
+// Operations that the hub refuses, and the error that the client then gets.
 import { createHmac } from "node:crypto";
 import { CONNECTION, consumer, isError, producer, raises, receiving, using } from "./client.js";
 

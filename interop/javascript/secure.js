@@ -1,4 +1,4 @@
-// The same over TLS, by the certificate that the server made for itself. Node reads NODE_EXTRA_CA_CERTS when it
+// Operations over TLS, with the certificate that the server generated. Node reads NODE_EXTRA_CA_CERTS when it
 // starts; so a client that does not trust it is a process of its own.
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,4 @@
-// What goes in comes out: sizes, properties, bodies.
+// Operations that send every kind of value (sizes, properties, bodies) and receive it unchanged.
 import { equal, last, producer, raises, receiving, send, using } from "./client.js";
 
 const HUB = "javascript-values";
@@ -59,7 +59,8 @@ async function systemProperties() {
   const found = second.getRawAmqpMessage().properties;
   for (const name in full.properties) equal(found[name], full.properties[name], name);
   const annotations = Object.keys(first.getRawAmqpMessage().messageAnnotations).sort();
-  equal(annotations, ["x-opt-enqueued-time", "x-opt-offset", "x-opt-sequence-number"], "annotations:");
+  const expected = ["x-opt-enqueued-time", "x-opt-offset", "x-opt-sequence-number", "x-opt-sequence-number-epoch"];
+  equal(annotations, expected, "annotations:");
 }
 
 async function kindsOfBodies() {

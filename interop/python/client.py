@@ -1,4 +1,4 @@
-"""What every operation needs: clients that give up soon, and a receiver that runs beside the test."""
+"""Helpers of every operation: clients that give up soon, and a receiver that runs beside the test."""
 import os
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What is refused, and as which error."""
+"""Operations that the hub refuses, and the error that the client then gets."""
 import base64
 import hashlib
 import hmac
@@ -76,12 +76,12 @@ def runs_out():
 
 
 def unknown_hub():
-    words = ("The messaging entity", "could not be found")
-    at_links("ConnectionLostError", *words, hub="nowhere")
-    # Before anything else this client asks for the partitions; of a refusal there it shows the number only.
-    receive("Status code: 404", kind="ConnectError", hub="nowhere")
-    raises("ConnectError", "Status code: 404", act=lambda: send(hub="nowhere"))
-    raises("ConnectError", "Status code: 404", act=lambda: describe(hub="nowhere"))
+    # The token is refused, and of that this client shows neither the status nor the text.
+    words = ("CBS Token authentication failed",)
+    at_links("AuthenticationError", *words, hub="nowhere")
+    receive(*words, kind="AuthenticationError", hub="nowhere")
+    raises("AuthenticationError", *words, act=lambda: send(hub="nowhere"))
+    raises("AuthenticationError", *words, act=lambda: describe(hub="nowhere"))
 
 
 def unknown_group():

@@ -1,4 +1,4 @@
-"""The server is killed and comes back on the same data and port."""
+"""Operations while the server is killed and started again on the same data and port."""
 import sys
 import threading
 

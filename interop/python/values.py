@@ -1,4 +1,4 @@
-"""What goes in comes out: sizes, properties, bodies."""
+"""Operations that send every kind of value (sizes, properties, bodies) and receive it unchanged."""
 import datetime
 import uuid
 
@@ -83,7 +83,7 @@ def system_properties():
             plain = lambda v: v.encode() if isinstance(v, str) else v
             equal(plain(other), plain(value), name)
     equal(sorted(key for key in simple.system_properties if key.startswith(b"x-opt")),
-          [b"x-opt-enqueued-time", b"x-opt-offset", b"x-opt-sequence-number"], "annotations:")
+          [b"x-opt-enqueued-time", b"x-opt-offset", b"x-opt-sequence-number", b"x-opt-sequence-number-epoch"], "annotations:")
 
 
 def kinds_of_bodies():

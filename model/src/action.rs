@@ -18,7 +18,7 @@ pub enum Action {
     /// A host saves a checkpoint of the finished events.
     Save(usize, usize),
     /// A host closes a partition that it hands over or releases.
-    GiveAway(usize, usize),
+    Handoff(usize, usize),
     /// A processor fails: its host releases the partition.
     Fail(usize, usize),
     /// A pump finds that its deadline is over.
@@ -88,7 +88,7 @@ fn of_host(protocol: &Protocol, state: &State, host: usize, actions: &mut Vec<Ac
             actions.push(Action::Save(host, partition));
         }
         match slot.disposition {
-            Some(_) => actions.push(Action::GiveAway(host, partition)),
+            Some(_) => actions.push(Action::Handoff(host, partition)),
             None if slot.left > 0 && state.failures < protocol.bounds.failures => {
                 actions.push(Action::Fail(host, partition));
             }

@@ -101,7 +101,7 @@ impl Step<'_> {
             Action::Renew(host) => self.renew(host),
             Action::Deliver(host, partition) => self.deliver(host, partition),
             Action::Save(host, partition) => self.save(host, partition),
-            Action::GiveAway(host, partition) => self.give_away(host, partition),
+            Action::Handoff(host, partition) => self.give_away(host, partition),
             Action::Fail(host, partition) => self.fail(host, partition),
             Action::Notice(host, partition) => self.notice(host, partition),
             Action::Stop(host) => self.stop(host),

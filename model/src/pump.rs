@@ -107,7 +107,7 @@ impl Step<'_> {
         let settled = !slot.unsaved || !in_order;
         self.log(format_args!("{name} closes {p:?} and gives it away in e{epoch}"));
         let partition = small(partition);
-        let call = Call::GiveAway { partition, epoch, disposition, settled, finished, unserved: false };
+        let call = Call::Handoff { partition, epoch, disposition, settled, finished, unserved: false };
         self.send(Message { host: small(host), awaited: true, call });
     }
 
@@ -165,7 +165,7 @@ impl Step<'_> {
         let message = *message;
         let name = self.name(message.host);
         self.log(format_args!("{name} times out waiting for {}", what(&message)));
-        if let Call::GiveAway { partition, unserved: false, .. } = message.call {
+        if let Call::Handoff { partition, unserved: false, .. } = message.call {
             self.end_slot(usize::from(message.host), usize::from(partition));
         }
     }
@@ -188,10 +188,10 @@ fn what(message: &Message) -> String {
         Call::Save { partition, epoch, position, .. } => {
             format!("the save of position {position} of p{partition} in e{epoch}")
         }
-        Call::GiveAway { partition, disposition: Disposition::HandOver(_), .. } => {
+        Call::Handoff { partition, disposition: Disposition::HandOver(_), .. } => {
             format!("the transfer of p{partition}")
         }
-        Call::GiveAway { partition, disposition: Disposition::Release(_), .. } => {
+        Call::Handoff { partition, disposition: Disposition::Release(_), .. } => {
             format!("the release of p{partition}")
         }
     }

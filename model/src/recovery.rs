@@ -88,7 +88,7 @@ impl Run<'_> {
             } else if slot.unsaved {
                 Action::Save(host, partition)
             } else if slot.disposition.is_some() {
-                Action::GiveAway(host, partition)
+                Action::Handoff(host, partition)
             } else if more && self.protocol.delivers(&self.state, host, partition) {
                 Action::Deliver(host, partition)
             } else {

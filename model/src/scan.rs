@@ -76,7 +76,7 @@ impl Step<'_> {
         self.send(Message {
             host: small(host),
             awaited: true,
-            call: Call::GiveAway {
+            call: Call::Handoff {
                 partition: small(partition),
                 epoch: lease.epoch,
                 disposition: Disposition::Release(None),

@@ -196,7 +196,7 @@ pub enum Call {
         before_seek: bool,
     },
     /// A transfer or a release.
-    GiveAway {
+    Handoff {
         /// This partition.
         partition: u8,
         /// In this epoch.
@@ -249,7 +249,7 @@ impl Message {
             Call::Claim { partition, .. }
             | Call::Won { partition, .. }
             | Call::Save { partition, .. }
-            | Call::GiveAway { partition, .. } => Some(usize::from(partition)),
+            | Call::Handoff { partition, .. } => Some(usize::from(partition)),
             Call::Renew { .. } | Call::Renewed { .. } => None,
         }
     }
@@ -261,7 +261,7 @@ impl Message {
 
     /// Whether the manager waits for it.
     pub fn of_manager(&self) -> bool {
-        let unserved = matches!(self.call, Call::GiveAway { unserved: true, .. });
+        let unserved = matches!(self.call, Call::Handoff { unserved: true, .. });
         unserved || matches!(self.call, Call::Claim { .. } | Call::Won { .. })
     }
 

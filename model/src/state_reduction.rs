@@ -78,7 +78,7 @@ pub fn reduce(state: &mut State) {
         left.draining = left.draining.map(|left| if left > PATIENCE { left } else { 0 });
     }
     for message in state.messages.iter().flatten().filter(|message| message.awaited) {
-        if let Call::GiveAway { partition, unserved: false, .. } = message.call
+        if let Call::Handoff { partition, unserved: false, .. } = message.call
             && let Some(slot) = &mut state.hosts[usize::from(message.host)].slots[usize::from(partition)]
         {
             // It is closed: it saves nothing more.
@@ -176,7 +176,7 @@ fn renamed_message(
         Call::Claim { partition, .. } | Call::Won { partition, .. } | Call::Save { partition, .. } => {
             number(partition);
         }
-        Call::GiveAway { partition, disposition: to, .. } => {
+        Call::Handoff { partition, disposition: to, .. } => {
             number(partition);
             *to = disposition(*to);
         }

@@ -98,7 +98,7 @@ impl Step<'_> {
             Call::Save { partition, epoch, position, before_seek } => {
                 self.apply_save(message, usize::from(partition), epoch, position, before_seek);
             }
-            Call::GiveAway { .. } => self.apply_give_away(message),
+            Call::Handoff { .. } => self.apply_give_away(message),
             Call::Won { .. } | Call::Renewed { .. } => {}
         }
     }
@@ -282,7 +282,7 @@ impl Step<'_> {
 
     fn apply_give_away(&mut self, message: Message) {
         let Message { host, awaited, call } = message;
-        let Call::GiveAway { partition, epoch, disposition, settled, finished, unserved } = call else {
+        let Call::Handoff { partition, epoch, disposition, settled, finished, unserved } = call else {
             return;
         };
         let partition = usize::from(partition);

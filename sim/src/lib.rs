@@ -27,19 +27,18 @@
 //! | fault injection | `injection` |
 //! | the simulated user code, and how it fails | [`processor`] |
 //! | playing a seed | [`run`] |
-//! | a run that may panic | [`attempt`] |
-//! | reducing a failing scenario | [`reduce`] |
+//! | a run that may panic | [`run_result`] |
+//! | shrinking a failing scenario | [`shrink`] |
 //! | a failure in words | [`story`] |
-//! | the moves that a change takes, and the time without a reader | [`moves`] |
+//! | the moves that a change takes, and the time without a reader | [`rebalance_cost`] |
 //! | fleets of growing size, and their cost | [`scale`] |
 //! | the promises that must always hold | [`judge`] |
-//! | a processor or a store of your own in all this | [`kit`], `user_code`, `observed_processor` |
+//! | a processor or a store of your own in all this | [`testing`], `user_code`, `observed_processor` |
 //! | mutations that the judge must notice | [`mutations`] |
 //! | which fault hit which state | [`coverage`] |
 //! | the log of a run, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
-pub mod attempt;
 pub mod clock;
 pub mod coverage;
 pub mod environment;
@@ -52,16 +51,17 @@ mod fleet;
 pub mod history;
 mod injection;
 pub mod judge;
-pub mod kit;
-pub mod moves;
 mod network;
 mod observed_processor;
+pub mod rebalance_cost;
+pub mod run_result;
+pub mod testing;
 pub use ephor_core::rules::mutations;
 pub mod processor;
-pub mod reduce;
 pub mod run;
 pub mod scale;
 pub mod scenario;
+pub mod shrink;
 pub mod source;
 mod starting;
 mod stopping;

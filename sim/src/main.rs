@@ -1,4 +1,4 @@
-//! `ephor-sim`: plays seeds and judges them. See `ephor-sim --help`.
+//! `ephor-sim`: simulates a fleet for each seed, and checks its promises. See `ephor-sim --help`.
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 

@@ -43,15 +43,15 @@ impl SimHost {
         world.judge.note_process_gone(self.machine);
         let environment: Arc<dyn Environment> = Arc::new(world.handle.environment(self.machine));
         let random = world.handle.fork_random();
-        let builder = EventProcessorHost::builder_from(
-            Arc::new(self.connect_hub(world)),
-            Arc::new(self.connect_store(world)),
-        )
-        .host_name(self.name.clone())
-        .environment(environment.clone())
-        .options(EventProcessorOptions { on_error: Some(self.error_handler(world)), ..self.options(world) })
-        .manager_options(self.config.manager_options())
-        .rules(world.rules);
+        let builder = EventProcessorHost::builder(self.connect_hub(world), self.connect_store(world))
+            .host_name(self.name.clone())
+            .environment(environment.clone())
+            .options(EventProcessorOptions {
+                on_error: Some(self.error_handler(world)),
+                ..self.options(world)
+            })
+            .manager_options(self.config.manager_options())
+            .rules(world.rules);
         let built = match &world.user_code.build {
             Some(build) => build(builder, self.call_observer(world, environment)),
             None => self.with_processor(world, builder, environment, random),

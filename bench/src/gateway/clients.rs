@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ephor::BoxError;
 use ephor::memory::MemoryStore;
 use ephor::{Event, EventProcessor, EventProcessorHost, EventProcessorOptions, PartitionContext};
-use ephor_eventhubs::EventHubs;
+use ephor_eventhubs::EventHub;
 use tokio::sync::Notify;
 
 use super::dev::{Dev, HUB};
-use super::peers;
+use super::other_clients;
+use super::our_client::{Run, Typical, measured, runtime};
 use super::receive::fill;
-use super::receiving::{Run, Typical, measured, runtime};
+use crate::figures::{Bound, Figure, RUNS, progress};
 use crate::hub::subject::EVENT_BYTES;
 use crate::options::Options;
-use crate::report::{Bound, Figure, RUNS, progress};
 
 const DEFAULT_MIB: u64 = 384;
 /// The number of events that the others read: enough for some seconds.
@@ -34,8 +34,8 @@ pub(crate) fn beside(options: &Options) -> Result<Vec<Figure>, BoxError> {
     for round in 1..=RUNS {
         progress(&format!("clients: round {round} of {RUNS}"));
         ours.push(runtime.block_on(host(&dev, events - events / 64))?);
-        python.push(peers::python(&dev, PYTHON_EVENTS.min(events / 2))?);
-        javascript.push(peers::javascript(&dev, JAVASCRIPT_EVENTS.min(events / 2))?);
+        python.push(other_clients::python(&dev, PYTHON_EVENTS.min(events / 2))?);
+        javascript.push(other_clients::javascript(&dev, JAVASCRIPT_EVENTS.min(events / 2))?);
     }
     let [ours, python, javascript] = [&ours, &python, &javascript].map(|runs| Typical::of(runs));
     ours.line("our host");
@@ -72,7 +72,7 @@ impl EventProcessor for Counting {
 
 /// Measures a single host on the hub, from its first batch on.
 async fn host(dev: &Dev, events: u64) -> Result<Run, BoxError> {
-    let source = EventHubs::builder(&dev.connection).hub(HUB).build()?;
+    let source = EventHub::builder(&dev.connection).hub(HUB).build()?;
     let (seen, begun, done) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()), Arc::new(Notify::new()));
     let told = (seen.clone(), begun.clone(), done.clone());
     // The same batch size and prefetch as for the others.

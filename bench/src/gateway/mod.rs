@@ -9,13 +9,13 @@
 //! | `dev` | `start.rs` | the start time of `ephor dev`, and its memory when idle |
 //!
 //! The server is a process of its own, `ephor dev` as users start it; so is every client but ours, which runs
-//! in this one. Beside each rate stands the processor time of both ends for one event.
+//! in this one. Beside each rate stands the CPU time of both ends for one event.
 
 mod clients;
 mod dev;
-mod peers;
+mod other_clients;
+mod our_client;
 mod receive;
-mod receiving;
 mod send;
 mod start;
 mod stream;
@@ -24,9 +24,9 @@ use std::process::ExitCode;
 
 use ephor::BoxError;
 
+use crate::figures::{self, Figure};
 use crate::machine;
 use crate::options::Options;
-use crate::report::{self, Figure};
 
 pub(crate) const USAGE: &str =
     "gateway [receive|send|clients|dev] [--dir FOLDER] [--any-filesystem] [--mib N]";
@@ -42,7 +42,7 @@ const BENCHMARKS: [(&str, Benchmark); 4] = [
 
 /// Runs the benchmarks that the arguments after `gateway` name; a bound that is missed is a failure.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
-    report::exit(run(words), USAGE)
+    figures::exit(run(words), USAGE)
 }
 
 fn run(words: &[&str]) -> Result<bool, BoxError> {
@@ -62,8 +62,8 @@ fn run(words: &[&str]) -> Result<bool, BoxError> {
     for benchmark in chosen {
         figures.extend(benchmark(&options)?);
     }
-    println!("1 KiB events over loopback, median of {} runs in turn", report::RUNS);
-    report::print(&figures);
+    println!("1 KiB events over loopback, median of {} runs in turn", figures::RUNS);
+    figures::print(&figures);
     println!("load before: {before}; after: {}", machine::load_average());
     Ok(figures.iter().all(Figure::is_met))
 }

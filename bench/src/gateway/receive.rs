@@ -1,16 +1,16 @@
-//! Receiving over one connection, compared with a plain TCP stream of the same bytes and with fe2o3-amqp at
-//! both ends.
+//! The benchmark of receiving over one connection, compared with a plain TCP stream of the same bytes and with
+//! fe2o3-amqp at both ends.
 
 use ephor::BoxError;
 use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig, Target};
 
 use super::dev::{Dev, HUB};
-use super::peers;
-use super::receiving::{Typical, receive, runtime};
+use super::other_clients;
+use super::our_client::{Typical, receive, runtime};
 use super::stream;
+use crate::figures::{Bound, Figure, RUNS, progress};
 use crate::hub::subject::{EVENT_BYTES, event};
 use crate::options::Options;
-use crate::report::{Bound, Figure, RUNS, progress};
 
 const DEFAULT_MIB: u64 = 384;
 /// fe2o3-amqp is slower, and gets this fraction of the events.
@@ -23,7 +23,7 @@ pub(crate) fn one_connection(options: &Options) -> Result<Vec<Figure>, BoxError>
     let runtime = runtime()?;
     progress("receive: filling a partition");
     runtime.block_on(fill(folder.path(), events))?;
-    let fe2o3 = peers::Fe2o3::build()?;
+    let fe2o3 = other_clients::Fe2o3::build()?;
     let dev = Dev::start(folder.path(), 1)?;
     let (mut ours, mut plain, mut peer) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=RUNS {
@@ -42,11 +42,7 @@ pub(crate) fn one_connection(options: &Options) -> Result<Vec<Figure>, BoxError>
             .must_be(Bound::AtLeast(0.15)),
         Figure::rates("receive over one connection / fe2o3-amqp, both ends", ours.rate, peer.rate)
             .must_be(Bound::AtLeast(3.0)),
-        Figure::times(
-            "  processor time per event, both ends / fe2o3-amqp",
-            ours.processor(),
-            peer.processor(),
-        ),
+        Figure::times("  CPU time per event, both ends / fe2o3-amqp", ours.processor(), peer.processor()),
     ])
 }
 

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ephor::BoxError;
-use ephor_eventhubs::{EventHubs, Producer, Target};
+use ephor_eventhubs::{EventHub, EventHubProducer, Target};
 use ephor_hub::Durability;
 use tokio::task::JoinSet;
 
 use super::dev::{Dev, HUB};
-use super::receiving::{Run, Typical, measured, runtime};
+use super::our_client::{Run, Typical, measured, runtime};
+use crate::figures::{Bound, Figure, RUNS, progress};
 use crate::hub::subject::{self, EVENT_BYTES, Load, PARTITIONS, Subject, event};
-use crate::machine::processor_time;
+use crate::machine::cpu_time;
 use crate::options::Options;
-use crate::report::{Bound, Figure, RUNS, progress};
 
 const DEFAULT_MIB: u64 = 256;
 
@@ -46,7 +46,7 @@ pub(crate) fn durable(options: &Options) -> Result<Vec<Figure>, BoxError> {
         )
         .must_be(Bound::AtLeast(0.5)),
         Figure::times(
-            "  processor time per event, both ends / only the hub",
+            "  CPU time per event, both ends / only the hub",
             over_amqp.processor(),
             in_process.processor(),
         ),
@@ -54,14 +54,14 @@ pub(crate) fn durable(options: &Options) -> Result<Vec<Figure>, BoxError> {
 }
 
 async fn send(dev: &Dev, load: Load) -> Result<Run, BoxError> {
-    let client = EventHubs::builder(&dev.connection).hub(HUB).build()?;
+    let client = EventHub::builder(&dev.connection).hub(HUB).build()?;
     let producer = client.producer();
     // Connects before the measurement.
     producer.send_batch(Target::Any, [event()]).await?;
     measured(dev, load.events, batches(producer, load)).await
 }
 
-async fn batches(producer: Producer, load: Load) -> Result<(), BoxError> {
+async fn batches(producer: EventHubProducer, load: Load) -> Result<(), BoxError> {
     let sent = Arc::new(AtomicU64::new(0));
     let mut senders = JoinSet::new();
     for _ in 0..load.senders {
@@ -79,9 +79,9 @@ async fn batches(producer: Producer, load: Load) -> Result<(), BoxError> {
 fn without_amqp(folder: &std::path::Path, load: Load) -> Result<Run, BoxError> {
     let subject = Subject::open(folder, Durability::Disk, PARTITIONS)?;
     let runtime = subject::runtime()?;
-    let before = processor_time(std::process::id());
+    let before = cpu_time(std::process::id());
     let took = runtime.block_on(subject::send(&subject.hub, load));
-    let server = processor_time(std::process::id()).saturating_sub(before);
+    let server = cpu_time(std::process::id()).saturating_sub(before);
     subject.close()?;
     Ok(Run { events: load.events, took, server, client: std::time::Duration::ZERO })
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use ephor::BoxError;
 
 use super::dev::Dev;
+use crate::figures::{Bound, Figure, RUNS, median, progress, size};
 use crate::machine::{resident_bytes_of, sleep};
 use crate::options::Options;
-use crate::report::{Bound, Figure, RUNS, median, progress, size};
 
 const READY_WITHIN: Duration = Duration::from_millis(100);
 const IDLE_BYTES: f64 = 30e6;

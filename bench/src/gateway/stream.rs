@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use ephor::BoxError;
 
-use super::receiving::Run;
-use crate::machine::{now, processor_time, since};
+use super::our_client::Run;
+use crate::machine::{cpu_time, now, since};
 
 /// The size of a write or read: the same as our driver's under load.
 const PIECE: usize = 128 << 10;
@@ -21,7 +21,7 @@ pub(crate) fn read(bytes: u64, events: u64) -> Result<Run, BoxError> {
         .stdin(Stdio::piped())
         .spawn()?;
     let (mut stream, _) = listener.accept()?;
-    let (own, began) = (processor_time(std::process::id()), now());
+    let (own, began) = (cpu_time(std::process::id()), now());
     let (mut piece, mut left) = (vec![0; PIECE], bytes);
     while left > 0 {
         match stream.read(&mut piece)? {
@@ -30,9 +30,9 @@ pub(crate) fn read(bytes: u64, events: u64) -> Result<Run, BoxError> {
         }
     }
     let took = since(began);
-    // The writer waits for us, so that its processor time can be read.
-    let theirs = processor_time(writer.id());
-    let ours = processor_time(std::process::id()).saturating_sub(own);
+    // The writer waits for us, so that its CPU time can be read.
+    let theirs = cpu_time(writer.id());
+    let ours = cpu_time(std::process::id()).saturating_sub(own);
     drop(writer.stdin.take());
     writer.wait()?;
     Ok(Run { events, took, server: theirs, client: ours })

@@ -9,7 +9,7 @@ use ephor::BoxError;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::step::{Cores, Step};
-use crate::machine::{busy_time, now, processor_time, since, sleep};
+use crate::machine::{busy_time, cpu_time, now, since, sleep};
 
 /// The time limit for its start, and for the last readings to arrive.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -103,7 +103,7 @@ fn children_of(parent: u32) -> Vec<u32> {
     processes.filter(is_child).collect()
 }
 
-/// The processor time used since the start.
+/// The CPU time used since the start.
 struct Used {
     hub: Duration,
     hosts: Duration,
@@ -113,17 +113,13 @@ struct Used {
 
 impl Used {
     fn of(demo: u32) -> Self {
-        let mut used = Self {
-            hub: Duration::ZERO,
-            hosts: Duration::ZERO,
-            parent: processor_time(demo),
-            machine: busy_time(),
-        };
+        let mut used =
+            Self { hub: Duration::ZERO, hosts: Duration::ZERO, parent: cpu_time(demo), machine: busy_time() };
         for child in children_of(demo) {
             let arguments = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
             let is_hub = arguments.split(|byte| *byte == 0).nth(1) == Some(&b"dev"[..]);
             let part = if is_hub { &mut used.hub } else { &mut used.hosts };
-            *part += processor_time(child);
+            *part += cpu_time(child);
         }
         used
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use ephor::BoxError;
 
 use self::step::Step;
+use crate::figures::{self, progress, thousands};
 use crate::options::Options;
-use crate::report::{self, progress, thousands};
 
 pub(crate) const USAGE: &str = "homes [--small] [--dir DIR]";
 
@@ -25,7 +25,7 @@ const FASTEST: f64 = 512.0;
 
 /// Runs the benchmark with the arguments after `homes`.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
-    report::exit(run(words), USAGE)
+    figures::exit(run(words), USAGE)
 }
 
 fn run(words: &[&str]) -> Result<bool, BoxError> {

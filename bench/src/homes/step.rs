@@ -1,7 +1,7 @@
-//! The measurements at one speed.
+//! Measures the demo at one speed: latency, CPU time and memory.
 
 use super::FRESH;
-use crate::report::thousands;
+use crate::figures::thousands;
 
 /// Readings a second at speed 1.
 const DEFAULT_RATE: f64 = 5_000.0;
@@ -10,7 +10,7 @@ const ENOUGH: f64 = 0.95;
 /// The share of busy cores at which the machine counts as saturated.
 const FULL: f64 = 0.9;
 
-/// Processor time, in cores.
+/// CPU time, in cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cores {
     pub(super) hub: f64,

@@ -9,9 +9,9 @@ use ephor_hub::Durability;
 use tokio::task::JoinSet;
 
 use super::subject::{Subject, event, receiver, runtime};
+use crate::figures::{Bound, Figure, progress, size};
 use crate::machine::{resident_bytes, sleep, wake_ups_of_others};
 use crate::options::Options;
-use crate::report::{Bound, Figure, progress, size};
 
 const PARTITIONS: u32 = 1024;
 const MAX_BYTES: f64 = 100.0 * 1_048_576.0;

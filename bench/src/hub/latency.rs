@@ -8,15 +8,15 @@ use ephor::BoxError;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::time::Monotonic;
-use ephor_hub::{Durability, Hub, Producer};
+use ephor_hub::{Durability, Hub, HubProducer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::raw::SingleAppends;
 use super::subject::{EVENT_BYTES, Subject, event, native, runtime};
+use crate::figures::{Figure, progress, quantile};
 use crate::machine::{now, pause};
 use crate::options::Options;
-use crate::report::{Figure, progress, quantile};
 
 /// The number of events. Ours and the other measurements alternate with each event.
 const EVENTS: usize = 1000;
@@ -78,7 +78,7 @@ async fn in_turn(hub: Hub, folder: &Path, between: Duration) -> Result<Times, Bo
 
 /// A sender, and a waiting receiver.
 struct RoundTrips {
-    producer: Producer,
+    producer: HubProducer,
     arrived: mpsc::UnboundedReceiver<Monotonic>,
     _reading: JoinSet<()>,
 }

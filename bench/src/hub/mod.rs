@@ -28,9 +28,9 @@ use std::process::ExitCode;
 
 use ephor::BoxError;
 
+use crate::figures::{self, Figure};
 use crate::machine;
 use crate::options::Options;
-use crate::report::{self, Figure};
 
 pub(crate) const USAGE: &str = "hub [send|relaxed|read|latency|open|idle|scale|soak] [--dir FOLDER] \
                                 [--any-filesystem] [--small] [--mib N] [--minutes N]";
@@ -50,7 +50,7 @@ const BENCHMARKS: [(&str, Benchmark); 7] = [
 
 /// Runs the benchmarks that the arguments after `hub` name; a bound that is missed is a failure.
 pub(crate) fn command(words: &[&str]) -> ExitCode {
-    report::exit(run(words), USAGE)
+    figures::exit(run(words), USAGE)
 }
 
 fn run(words: &[&str]) -> Result<bool, BoxError> {
@@ -86,8 +86,12 @@ fn figures(benchmarks: &[Benchmark], options: &Options) -> Result<bool, BoxError
         for benchmark in benchmarks {
             figures.extend(benchmark(options)?);
         }
-        println!("1 KiB events, {} partitions, median of {} runs in turn", subject::PARTITIONS, report::RUNS);
-        report::print(&figures);
+        println!(
+            "1 KiB events, {} partitions, median of {} runs in turn",
+            subject::PARTITIONS,
+            figures::RUNS
+        );
+        figures::print(&figures);
         Ok(figures.iter().all(Figure::is_met))
     })
 }

@@ -10,9 +10,9 @@ use ephor_hub::{Durability, LocalNamespace, NamespaceConfig};
 
 use super::files::Counted;
 use super::subject::{Load, PARTITIONS, Subject, fill, runtime, send};
+use crate::figures::{Bound, Figure, RUNS, median, progress, size, thousands, time};
 use crate::machine::{now, since};
 use crate::options::Options;
-use crate::report::{Bound, Figure, RUNS, median, progress, size, thousands, time};
 
 const SIZES_MIB: [u64; 2] = [1024, 10 * 1024];
 const SMALL_SIZES_MIB: [u64; 2] = [64, 640];

@@ -15,9 +15,9 @@ use super::subject::{
     EVENT_BYTES, Load, PARTITIONS, Subject, events_in, fill, native, read, read_native, receiver, runtime,
     send,
 };
+use crate::figures::{Figure, RUNS, median, progress, size};
 use crate::machine::{now, since};
 use crate::options::Options;
-use crate::report::{Figure, RUNS, median, progress, size};
 
 const DEFAULT_MIB: u64 = 1024;
 const SMALL_MIB: u64 = 256;

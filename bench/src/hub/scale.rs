@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 use super::subject::{
     EVENT_BYTES, Load, PARTITIONS, Subject, fill, native, read, read_native, receiver, runtime, send,
 };
+use crate::figures::{Doubling, RUNS, median, progress};
 use crate::machine::{now, since};
 use crate::options::Options;
-use crate::report::{Doubling, RUNS, median, progress};
 
 const PARTITION_COUNTS: [u32; 7] = [8, 16, 32, 64, 128, 256, 512];
 const READER_COUNTS: [u64; 6] = [1, 2, 4, 8, 16, 32];

@@ -10,8 +10,8 @@ use ephor_hub::Durability;
 use super::files::Counted;
 use super::raw::{self, Appends};
 use super::subject::{EVENT_BYTES, Load, PARTITIONS, Subject, runtime, send};
+use crate::figures::{Bound, Figure, RUNS, median, progress, size};
 use crate::options::Options;
-use crate::report::{Bound, Figure, RUNS, median, progress, size};
 
 const DEFAULT_MIB: u64 = 256;
 /// The number of folders: the hub's log, and the plain files that are written in turn with it.

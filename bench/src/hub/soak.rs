@@ -13,9 +13,9 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 use super::subject::{MAX_EVENTS, PARTITIONS, Subject, event, native, receiver, runtime};
+use crate::figures::{median, per_second, progress, size};
 use crate::machine::{disk_bytes, load_average, now, pause, resident_bytes, since, sleep};
 use crate::options::Options;
-use crate::report::{median, per_second, progress, size};
 
 const KEPT: u64 = 2 << 30;
 const NEEDED: u64 = 3 << 30;

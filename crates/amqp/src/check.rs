@@ -3,8 +3,8 @@
 //! [`Reader::skip`] trusts the size of a compound value; this checks its items. It keeps its own stack, of a
 //! fixed size, and its time depends on the number of bytes only, never on what they claim.
 
-use crate::code::{self, Width};
 use crate::decode::{MAX_NESTING, Malformed, Reader};
+use crate::format_codes::{self as code, Width};
 
 /// The most elements that take no bytes, such as the nulls of an array, in one message: readers allocate room
 /// for each of them.

@@ -6,13 +6,16 @@
 
 use std::ops::Range;
 
-use crate::code::{self, Width};
+use crate::format_codes::{self as code, Width};
 use crate::value::Value;
 
 /// The deepest nesting of values, where the nesting has to be followed.
 pub const MAX_NESTING: usize = 32;
 
 const TOO_SHORT: &str = "ends too early";
+
+/// The error of text that cannot be read as such.
+pub(crate) const NOT_UTF_8: &str = "text that is not UTF-8";
 
 /// Bytes that violate the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,7 +147,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn primitive(&mut self, code: u8, start: usize) -> Result<Value<'a>, Malformed> {
         let data = &self.bytes[self.data(code)?];
         let at = self.at - data.len();
-        let text = || std::str::from_utf8(data).map_err(|_| Malformed::new(at, "text that is not UTF-8"));
+        let text = || std::str::from_utf8(data).map_err(|_| Malformed::new(at, NOT_UTF_8));
         Ok(match code {
             code::NULL => Value::Null,
             code::TRUE => Value::Bool(true),
@@ -248,7 +251,22 @@ impl<'a> Items<'a> {
         self.reader.at()
     }
 
-    /// The next item; `None` after the last, if the last one ends where the list or map does.
+    /// The first byte of the next item: its format code.
+    pub(crate) fn peek(&self) -> Option<u8> {
+        if self.left == 0 { None } else { self.reader.peek() }
+    }
+
+    /// Skips the next item, whatever it contains; false after the last.
+    pub(crate) fn skip(&mut self) -> Result<bool, Malformed> {
+        if self.left == 0 {
+            return self.next().map(|_| false);
+        }
+        self.left -= 1;
+        self.reader.skip().map(|_| true)
+    }
+
+    /// The next item; `None` after the last, if the last one ends where the list or map does. An item that
+    /// cannot be read as what it says it is has been consumed, if its size is known.
     // Not an iterator, because that would go on after an error.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Value<'a>>, Malformed> {

@@ -3,7 +3,7 @@
 //! Lengths in AMQP have 32 bits. A caller that passes on values of others has to refuse those longer than
 //! [`MAX_LENGTH`] first; a longer value panics here, because it cannot be encoded.
 
-use crate::code;
+use crate::format_codes as code;
 use crate::value::Value;
 
 /// The most bytes of a binary, a string, or the content of a list or a map: the largest 32-bit length, less

@@ -6,9 +6,9 @@
 use std::fmt;
 
 use crate::check::check;
-use crate::code;
 use crate::decode::{Malformed, Reader};
 use crate::encode;
+use crate::format_codes as code;
 use crate::value::Value;
 
 /// The bytes of exactly one well-formed value.

@@ -5,7 +5,7 @@
 //!
 //! | to read about | open |
 //! |---|---|
-//! | the format codes of values | [`code`] |
+//! | the format codes of values | [`format_codes`] |
 //! | encoding values | [`encode`] |
 //! | decoding values | [`decode`], [`value`] |
 //! | checking that bytes are one well-formed value, with everything in it | [`check`] |
@@ -19,12 +19,12 @@
 //! | a connection on a socket | [`driver`] |
 
 pub mod check;
-pub mod code;
 pub mod connection;
 pub mod decode;
 pub mod driver;
 pub mod encode;
 pub mod encoded;
+pub mod format_codes;
 pub mod frame;
 pub mod limits;
 pub mod message;

@@ -31,8 +31,8 @@ pub struct Limits {
     /// well-behaved peers: a peer that sends more is not refused, because Azure's Python SDK counts
     /// otherwise.
     pub window: u32,
-    /// The largest message: 1 MiB, and 64 KiB for what peers do not count. If our `attach` announces less,
-    /// the limit of the link is that, and the same 64 KiB.
+    /// The largest message: 1 MiB, and 64 KiB for what a hub adds to it. If our `attach` announces less, the
+    /// limit of the link is that.
     pub message: u64,
     /// Unsettled deliveries of a session, in each direction: 16,384. A received one counts until our side
     /// settles it, also if the peer has settled it before.
@@ -62,9 +62,6 @@ pub struct Limits {
     pub time_to_finish: Duration,
 }
 
-/// Added to the message size that a link announces, because some peers do not count the envelope.
-pub(crate) const MESSAGE_OVERHEAD: u64 = 64 * KIB as u64;
-
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -76,7 +73,7 @@ impl Default for Limits {
             handle_max: 255,
             links: 2_048,
             window: 5_000,
-            message: MIB as u64 + MESSAGE_OVERHEAD,
+            message: (MIB + 64 * KIB) as u64,
             unsettled: 16_384,
             incomplete: 8 * MIB,
             incomplete_notice: usize::MAX,

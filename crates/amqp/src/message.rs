@@ -2,18 +2,17 @@
 //!
 //! ```text
 //! header? delivery-annotations? message-annotations? properties? application-properties? footer?
-//! ( data+ | amqp-sequence+ | amqp-value ) footer? delivery-annotations?
+//! ( data+ | amqp-sequence+ | amqp-value )? footer? delivery-annotations?
 //! ```
 //!
-//! That is the order of the specification (part 3, section 3.2), with two exceptions that occur in practice:
-//! Azure's Python SDK writes the delivery annotations last, and rhea, on which the JavaScript SDK is based, writes
-//! the footer before the body. A message without a body is refused, as the
-//! specification demands; so is a section that occurs twice.
+//! That is the order of the specification (part 3, section 3.2), with three exceptions that occur in practice:
+//! Azure's Python SDK writes the delivery annotations last, rhea, on which the JavaScript SDK is based, writes
+//! the footer before the body, and generic clients leave the body out. A section that occurs twice is refused.
 
 use std::ops::Range;
 
-use crate::code::{self, section};
 use crate::decode::{Malformed, Reader};
+use crate::format_codes::{self as code, section};
 use crate::value::Value;
 
 /// The place of a section: indexes into the message.
@@ -50,12 +49,12 @@ pub enum BodyKind {
 pub struct Body {
     /// Its kind.
     pub kind: BodyKind,
-    /// All its sections, which are contiguous.
+    /// All its sections, which are contiguous. Without any, the place where they would be.
     pub whole: Range<usize>,
     /// The content of the first section: the bytes of a data section, without format code and length;
     /// otherwise the encoded value.
     pub content: Range<usize>,
-    /// The number of its sections.
+    /// The number of its sections: 0 for a message without a body, which then counts as empty data.
     pub sections: usize,
 }
 
@@ -91,12 +90,18 @@ impl Sections {
             footer: None,
         };
         let mut reader = Reader::new(message);
-        let mut rank = 0;
+        if reader.is_empty() {
+            return Err(Malformed::new(0, "an empty message"));
+        }
+        let (mut rank, mut before_body) = (0, 0);
         while !reader.is_empty() {
             rank = found.section(&mut reader, rank)?;
+            if rank < rank::EARLY_FOOTER {
+                before_body = reader.at();
+            }
         }
         if found.body.sections == 0 {
-            return Err(Malformed::new(message.len(), "a message without a body"));
+            (found.body.whole, found.body.content) = (before_body..before_body, before_body..before_body);
         }
         Ok(found)
     }
@@ -158,7 +163,9 @@ impl Sections {
         let whole = value..place.end;
         let (rank, fits) = match code {
             section::HEADER => (rank::HEADER, is_list),
-            section::DELIVERY_ANNOTATIONS if before < rank::BODY => (rank::DELIVERY_ANNOTATIONS, is_map),
+            section::DELIVERY_ANNOTATIONS if before <= rank::DELIVERY_ANNOTATIONS => {
+                (rank::DELIVERY_ANNOTATIONS, is_map)
+            }
             section::DELIVERY_ANNOTATIONS => (rank::LATE_DELIVERY_ANNOTATIONS, is_map),
             section::MESSAGE_ANNOTATIONS => (rank::MESSAGE_ANNOTATIONS, is_map),
             section::PROPERTIES => (rank::PROPERTIES, is_list),

@@ -13,20 +13,27 @@
 //! based, does not. So [`conform`] gives such text the type of the specification; both types have the same
 //! layout. And it moves a footer that rhea wrote before the body.
 //!
+//! uAMQP, on which Azure's Python SDK was based up to 5.10, writes an application property of bytes as a string.
+//! If that is not UTF-8, no other library can read it; `conform` makes it binary, as the sender meant it. And
+//! it gives an empty body of data to a message without a body, which not all readers expect. It is not known
+//! what the service does with either.
+//!
 //! A list, map or array as an application property is refused, though the service accepts it: there is no type
 //! to turn it into, and the .NET and Rust SDKs cannot read it.
 //!
 //! [`keep_valid`] is for messages that were stored without validation, or by laxer rules.
 
+mod keep;
+
 use std::borrow::Cow;
-use std::ops::Range;
 
 use crate::check::{EmptyElements, check_within};
-use crate::code::{self, section};
-use crate::decode::{Items, Malformed, Reader};
+use crate::decode::{Items, Malformed, NOT_UTF_8, Reader};
 use crate::encode;
+use crate::format_codes::{self as code, section};
 use crate::message::{Body, BodyKind, Section, Sections};
 use crate::value::Value;
+pub use keep::keep_valid;
 
 /// How a value fits its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,16 +125,19 @@ struct Seen {
     empty: EmptyElements,
     /// The places of the format codes of text that has the other type.
     other_text: Vec<usize>,
+    /// The places of the format codes of strings that are not UTF-8.
+    bytes_as_text: Vec<usize>,
 }
 
 impl Seen {
     /// Checks something that can be left out: if it is invalid, it does not count.
     fn attempt(&mut self, check: impl FnOnce(&mut Self) -> Result<(), Malformed>) -> Result<(), Malformed> {
-        let (empty, texts) = (self.empty, self.other_text.len());
+        let (empty, texts, bytes) = (self.empty, self.other_text.len(), self.bytes_as_text.len());
         let checked = check(self);
         if checked.is_err() {
             self.empty = empty;
             self.other_text.truncate(texts);
+            self.bytes_as_text.truncate(bytes);
         }
         checked
     }
@@ -141,13 +151,18 @@ impl Seen {
         Ok(())
     }
 
-    /// The message with the right type of each text.
+    /// The message with the right type of each text, and of bytes that were written as text.
     fn corrected<'a>(&self, message: &'a [u8]) -> Cow<'a, [u8]> {
-        /// The difference between the format codes of strings and symbols, of both lengths.
+        /// The differences between the format codes of strings and symbols, and of strings and binary, of
+        /// both lengths.
         const OTHER_TEXT: u8 = code::STRING_8 ^ code::SYMBOL_8;
+        const BYTES_AS_TEXT: u8 = code::STRING_8 ^ code::BINARY_8;
         let mut corrected = Cow::Borrowed(message);
         for at in &self.other_text {
             corrected.to_mut()[*at] ^= OTHER_TEXT;
+        }
+        for at in &self.bytes_as_text {
+            corrected.to_mut()[*at] ^= BYTES_AS_TEXT;
         }
         corrected
     }
@@ -159,6 +174,12 @@ pub fn validate(message: &[u8]) -> Result<Sections, Malformed> {
     if let Some(footer) = found.early_footer() {
         return Err(Malformed::new(footer.start, "a footer before the body"));
     }
+    if found.body.sections == 0 {
+        return Err(Malformed::new(found.body.whole.start, "a message without a body"));
+    }
+    if let Some(at) = seen.bytes_as_text.first() {
+        return Err(Malformed::new(*at, NOT_UTF_8));
+    }
     match seen.other_text.first() {
         None => Ok(found),
         Some(at) => {
@@ -167,13 +188,18 @@ pub fn validate(message: &[u8]) -> Result<Sections, Malformed> {
     }
 }
 
-/// Returns the message as [`validate`] accepts it, with the right type of each text and the footer at its end;
-/// see above. It is as long as before, and unchanged if it was valid.
+/// Returns the message as [`validate`] accepts it, with the right type of each text, the footer at its end and a
+/// body; see above. It is as long as before, but for an empty body, and unchanged if it was valid.
 pub fn conform(message: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
     let (found, seen) = check_sections(message)?;
     let mut conforming = seen.corrected(message);
     if let Some(footer) = found.early_footer() {
         conforming.to_mut()[footer.start..found.body.whole.end].rotate_left(footer.whole().len());
+    }
+    if found.body.sections == 0 {
+        let message = conforming.to_mut();
+        let after = message.split_off(found.body.whole.start);
+        message.extend(as_data(&[]).into_iter().chain(after));
     }
     Ok(conforming)
 }
@@ -186,69 +212,6 @@ fn check_sections(message: &[u8]) -> Result<(Sections, Seen), Malformed> {
     }
     check_body(message, &found.body, &mut seen)?;
     Ok((found, seen))
-}
-
-/// The part of a section or of a body that is kept.
-enum Kept {
-    Whole(Range<usize>),
-    /// The encoding becomes the content of a data section.
-    AsData(Range<usize>),
-    /// Some pairs of the application properties.
-    Pairs(Vec<Range<usize>>),
-}
-
-/// Returns a valid message in place of `message`, and the error of `message`, if something was left out.
-///
-/// Text gets its right type, as by [`conform`]. Sections that cannot be decoded are left out; of the
-/// application properties only the invalid ones, if the others can be told apart. A body that cannot be
-/// decoded becomes a data section with its encoding; so does a message whose sections cannot be told apart.
-pub fn keep_valid(message: &[u8]) -> (Cow<'_, [u8]>, Option<Malformed>) {
-    let malformed = match conform(message) {
-        Ok(conforming) => return (conforming, None),
-        Err(malformed) => malformed,
-    };
-    let Ok(found) = Sections::scan(message) else {
-        return (Cow::Owned(as_data(message)), Some(malformed));
-    };
-    let mut seen = Seen::default();
-    // If there are too many elements without bytes, the body is kept rather than what is around it.
-    let body = found.body.whole.clone();
-    let mut pieces = vec![match seen.attempt(|seen| check_body(message, &found.body, seen)) {
-        Ok(()) => (body.start, Kept::Whole(body)),
-        Err(_) => (body.start, Kept::AsData(body)),
-    }];
-    for (section, check) in around_the_body(&found) {
-        let bytes = &message[..section.end];
-        let kept = match seen.attempt(|seen| check(bytes, section, seen)) {
-            Ok(()) => Kept::Whole(section.whole()),
-            Err(_) if found.application_properties == Some(section) => {
-                match valid_pairs(bytes, section, &mut seen) {
-                    Ok(pairs) if !pairs.is_empty() => Kept::Pairs(pairs),
-                    _ => continue,
-                }
-            }
-            Err(_) => continue,
-        };
-        // A footer before the body goes right after it.
-        let early = found.early_footer() == Some(section);
-        pieces.push((if early { found.body.whole.start + 1 } else { section.start }, kept));
-    }
-    pieces.sort_by_key(|(start, _)| *start);
-    let corrected = seen.corrected(message);
-    let mut kept = Vec::with_capacity(message.len());
-    for (_, piece) in pieces {
-        match piece {
-            Kept::Whole(range) => kept.extend_from_slice(&corrected[range]),
-            Kept::AsData(range) => kept.extend(as_data(&corrected[range])),
-            Kept::Pairs(pairs) => {
-                encode::described(&mut kept, section::APPLICATION_PROPERTIES.into());
-                let map = encode::begin(&mut kept);
-                pairs.iter().for_each(|pair| kept.extend_from_slice(&corrected[pair.clone()]));
-                encode::end_map(&mut kept, map, pairs.len());
-            }
-        }
-    }
-    (Cow::Owned(kept), Some(malformed))
 }
 
 /// Checks a section, which ends where the bytes do.
@@ -292,53 +255,57 @@ fn pairs(bytes: &[u8], section: Section, pair: Pair, seen: &mut Seen) -> Result<
     Ok(())
 }
 
-/// The places of those application properties that are valid.
-fn valid_pairs(bytes: &[u8], section: Section, seen: &mut Seen) -> Result<Vec<Range<usize>>, Malformed> {
-    let mut items = Reader::starting(bytes, section.value).map()?;
-    let mut valid = Vec::new();
-    loop {
-        let (start, mut checked) = (items.at(), items.clone());
-        if items.next()?.is_none() {
-            return Ok(valid);
-        }
-        items.next()?;
-        if seen.attempt(|seen| property(&mut checked, seen).map(drop)).is_ok() {
-            valid.push(start..items.at());
-        }
-    }
-}
-
 /// A pair of annotations or of a footer.
 fn annotation(items: &mut Items<'_>, seen: &mut Seen) -> Result<bool, Malformed> {
-    Ok(pair(items, annotation_key, seen)?.is_some())
+    if !key(items, annotation_key, seen)? {
+        return Ok(false);
+    }
+    let at = items.at();
+    let Some(value) = items.next()? else { return Ok(false) };
+    check_value(value, at, seen)?;
+    Ok(true)
 }
 
 fn property(items: &mut Items<'_>, seen: &mut Seen) -> Result<bool, Malformed> {
-    match pair(items, string, seen)? {
-        None => Ok(false),
-        Some((_, value)) if is_simple(value) => Ok(true),
-        Some((at, _)) => Err(Malformed::new(
-            at,
-            "a list, map or array as an application property; these have simple types only",
-        )),
+    if !key(items, string, seen)? {
+        return Ok(false);
+    }
+    let (at, format) = (items.at(), items.peek());
+    match items.next() {
+        Ok(None) => Ok(false),
+        Ok(Some(held)) => {
+            check_value(held, at, seen)?;
+            if is_simple(held) {
+                return Ok(true);
+            }
+            let what = "a list, map or array as an application property; these have simple types only";
+            Err(Malformed::new(at, what))
+        }
+        // It has been consumed.
+        Err(malformed)
+            if malformed.what == NOT_UTF_8 && matches!(format, Some(code::STRING_8 | code::STRING_32)) =>
+        {
+            seen.bytes_as_text.push(at);
+            Ok(true)
+        }
+        Err(malformed) => Err(malformed),
     }
 }
 
-/// Checks a key and a value, and returns the value and its place.
-fn pair<'a>(
-    items: &mut Items<'a>,
-    is_key: Fits,
-    seen: &mut Seen,
-) -> Result<Option<(usize, Value<'a>)>, Malformed> {
+/// Checks the next key; false after the last pair.
+fn key(items: &mut Items<'_>, is_key: Fits, seen: &mut Seen) -> Result<bool, Malformed> {
     let at = items.at();
-    let Some(key) = items.next()? else { return Ok(None) };
+    let Some(key) = items.next()? else { return Ok(false) };
     seen.fit(is_key(key), at, "not the type of a key of this section")?;
-    let at = items.at();
-    let Some(value) = items.next()? else { return Ok(None) };
-    if let Value::Encoded(encoded) = value {
-        check_at(encoded, at, seen)?;
+    Ok(true)
+}
+
+/// Checks a value of a map.
+fn check_value(value: Value<'_>, at: usize, seen: &mut Seen) -> Result<(), Malformed> {
+    match value {
+        Value::Encoded(encoded) => check_at(encoded, at, seen),
+        _ => Ok(()),
     }
-    Ok(Some((at, value)))
 }
 
 fn check_body(message: &[u8], body: &Body, seen: &mut Seen) -> Result<(), Malformed> {

@@ -1,7 +1,7 @@
 //! One decoded value, borrowed from the bytes that it came in.
 
-use crate::code;
 use crate::decode::Reader;
+use crate::format_codes as code;
 
 /// A value of a primitive type, or the encoding of any other.
 #[derive(Clone, Copy, Debug, PartialEq)]

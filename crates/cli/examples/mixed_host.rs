@@ -17,7 +17,7 @@ use ephor::{
     BoxError, CheckpointPolicy, CloseReason, ErrorHandler, Event, EventProcessor, EventProcessorHost,
     EventProcessorOptions, PartitionContext, PartitionManagerOptions,
 };
-use ephor_eventhubs::EventHubs;
+use ephor_eventhubs::EventHub;
 use ephor_stores::azblob::{BlobOptions, BlobStore};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn main() -> Result<(), BoxError> {
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    let hub = EventHubs::builder(&variable("EPHOR_CONNECTION")?).hub(variable("MIXED_HUB")?).build()?;
+    let hub = EventHub::builder(&variable("EPHOR_CONNECTION")?).hub(variable("MIXED_HUB")?).build()?;
     let every: u64 = variable("MIXED_CHECKPOINT_EVERY")?.parse()?;
     let host = EventProcessorHost::builder(hub, store()?)
         .host_name(ephor::host_name("ephor"))
@@ -50,7 +50,7 @@ fn store() -> Result<BlobStore, BoxError> {
     let neighbours = std::env::var("MIXED_NEIGHBOURS").unwrap_or_else(|_| "sdk".to_owned());
     let account = account.trim_end_matches(';');
     let place = format!("{account};Container={container};Neighbours={neighbours}");
-    Ok(BlobStore::connect(&place, BlobOptions::default())?)
+    Ok(BlobStore::new(&place, BlobOptions::default())?)
 }
 
 /// Small batches, and only explicit checkpoints, as in the other SDKs.

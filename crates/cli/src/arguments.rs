@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::demo::arguments::{Demo, DemoHost};
-use crate::tools::arguments::{CheckpointCommand, GroupCommand, HostCommand, LeaseCommand, Output};
+use crate::store_commands::arguments::{CheckpointCommand, GroupCommand, HostCommand, LeaseCommand, Output};
 
 const LOGS: &str = "RUST_LOG selects the log lines on stderr, such as RUST_LOG=ephor_gateway=debug.
 Default: warnings and rejected clients.";

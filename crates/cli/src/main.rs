@@ -2,14 +2,16 @@
 #![allow(clippy::print_stdout, reason = "a command prints")]
 
 mod arguments;
-mod connection;
 mod demo;
 mod dev;
+mod open_client;
+mod os;
 mod secret_arguments;
 mod secret_file;
 mod send;
+mod store_commands;
+mod table;
 mod tail;
-mod tools;
 mod verify;
 
 use std::error::Error;
@@ -18,7 +20,10 @@ use std::iter;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use ephor::StartError;
+use ephor::admin::AdminError;
 use ephor_core::BoxError;
+use ephor_core::source::{OpenError, ReceiveError, SourceError};
 use ephor_eventhubs::{ConnectCause, ConnectFailure};
 use tracing_subscriber::EnvFilter;
 
@@ -88,13 +93,32 @@ fn say(text: &str) {
 /// Advice for the errors that new users meet first; `place` explains how to name another hub.
 fn advice(error: &(dyn Error + 'static), place: &'static str) -> &'static str {
     let mut causes = iter::successors(Some(error), |&error| error.source());
-    match causes.find_map(|cause| cause.downcast_ref::<ConnectFailure>()).map(|failure| failure.cause) {
+    match causes.find_map(connect_failure).map(|failure| failure.cause) {
         Some(ConnectCause::NoAnswer) => place,
         Some(ConnectCause::UntrustedCertificate) => {
             "; add --trust FILE with the certificate of the hub; ephor dev --amqps prints its path in the line \
              trust"
         }
         _ => "",
+    }
+}
+
+/// The failure to connect that an error is, or that the hub's error in it holds.
+fn connect_failure<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a ConnectFailure> {
+    let of_hub = if let Some(OpenError::Source(error)) = error.downcast_ref() {
+        Some(error)
+    } else if let Some(ReceiveError::Source(error)) = error.downcast_ref() {
+        Some(error)
+    } else if let Some(AdminError::Source(error)) = error.downcast_ref() {
+        Some(error)
+    } else if let Some(StartError::Hub { error, .. }) = error.downcast_ref() {
+        Some(error)
+    } else {
+        error.downcast_ref()
+    };
+    match of_hub {
+        Some(SourceError::Unavailable(cause)) => cause.downcast_ref(),
+        _ => error.downcast_ref(),
     }
 }
 
@@ -106,10 +130,10 @@ async fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Send(options) => send::run(options).await?,
         Command::Tail(options) => tail::run(options).await?,
         Command::Verify(options) => return verify::run(&options),
-        Command::Group(command) => tools::group(command).await?,
-        Command::Host(command) => tools::host(command).await?,
-        Command::Checkpoint(command) => tools::checkpoint(command).await?,
-        Command::Lease(command) => tools::lease(command).await?,
+        Command::Group(command) => store_commands::group(command).await?,
+        Command::Host(command) => store_commands::host(command).await?,
+        Command::Checkpoint(command) => store_commands::checkpoint(command).await?,
+        Command::Lease(command) => store_commands::lease(command).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

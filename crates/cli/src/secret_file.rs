@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+
+use crate::os;
 
 /// Reads a file of at most `longest` bytes.
 ///
@@ -32,12 +33,8 @@ fn open(path: &Path) -> Result<File, String> {
     let shown = path.display();
     let failed = |error: io::Error| format!("{shown}: {error}");
     let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    let mode = metadata.permissions().mode() & 0o777;
-    let ours = metadata.uid() == rustix::process::geteuid().as_raw();
-    // Pipes and terminals are not stored. Secrets in a container are on a read-only mount, where no mode can
-    // be changed.
-    if metadata.is_file() && ours && mode & 0o077 != 0 && !is_read_only(&file) {
+    // Pipes and terminals are not stored. Secrets in a container are on a read-only mount.
+    if let Some(mode) = os::mode_open_to_others(&file).map_err(failed)? {
         return Err(format!(
             "{shown} contains a secret, but other users of this machine can read or change it (mode \
              {mode:04o}); run chmod 600 {shown}, and replace the secret if somebody may have seen it"
@@ -46,14 +43,10 @@ fn open(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// True if the file is on a file system that is mounted read-only.
-fn is_read_only(file: &File) -> bool {
-    rustix::fs::fstatvfs(file).is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 

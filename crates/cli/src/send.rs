@@ -6,19 +6,19 @@ use bytes::Bytes;
 use ephor_core::BoxError;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
-use ephor_eventhubs::{Producer, SendError, SendFailure, Target};
+use ephor_eventhubs::{EventHubProducer, SendError, SendFailure, Target};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use crate::arguments::Send;
-use crate::connection;
-use crate::tools::arguments::Output;
-use crate::tools::table::{counted, object, pretty, say};
+use crate::open_client;
+use crate::store_commands::arguments::Output;
+use crate::table::{counted, object, pretty, say};
 
 /// The maximum number of lines that are sent together, if they come fast enough.
 const MAX_LINES_PER_BATCH: usize = 100;
 
 pub(crate) async fn run(options: Send) -> Result<(), BoxError> {
-    let hub = connection::open(&options.to, &options.hub)?;
+    let hub = open_client::open(&options.to, &options.hub)?;
     let target = match (options.partition, &options.key) {
         (Some(partition), _) => Target::Partition(PartitionId(partition)),
         (None, Some(key)) => Target::Key(key),
@@ -57,7 +57,7 @@ struct SendingFailed {
 
 /// A send in progress, with the number of events sent so far.
 struct Sending<'a> {
-    producer: Producer,
+    producer: EventHubProducer,
     target: Target<'a>,
     sent: usize,
 }

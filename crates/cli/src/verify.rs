@@ -8,8 +8,8 @@ use ephor_hub::{HubVerification, verify_folder};
 use serde_json::Value;
 
 use crate::arguments::Verify;
-use crate::tools::arguments::Output;
-use crate::tools::table::{counted, object, plural, pretty, say};
+use crate::store_commands::arguments::Output;
+use crate::table::{counted, object, plural, pretty, say};
 
 pub(crate) fn run(options: &Verify) -> Result<ExitCode, BoxError> {
     let hubs = verify_folder(&options.data)?;

@@ -10,6 +10,7 @@ use crate::time::{Monotonic, Timestamp};
 
 /// The position that a checkpoint holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Position {
     /// Everything up to and including this event is finished.
     Finished {
@@ -75,6 +76,7 @@ impl Position {
 
 /// A position as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Checkpoint {
     /// The progress of the group.
     pub position: Position,
@@ -102,10 +104,16 @@ pub const DEFAULT_SPACING: Duration = Duration::from_millis(100);
 /// The times at which the host itself writes checkpoints, and the rate limit of all checkpoints.
 /// The conditions combine: the first one that is met counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct CheckpointPolicy {
     /// After this many finished events.
     pub every_events: Option<u64>,
     /// This long after the first event that is finished but not yet saved.
+    #[cfg_attr(feature = "serde", serde(with = "crate::duration_setting::option"))]
     pub every: Option<Duration>,
     /// When a partition closes gracefully.
     pub on_close: bool,
@@ -113,6 +121,7 @@ pub struct CheckpointPolicy {
     /// policy asks for them: a rate limit that protects the store. The latest checkpoint that was
     /// asked for is always written: when its turn comes, and before the partition is given away.
     /// Zero writes each one at once.
+    #[cfg_attr(feature = "serde", serde(with = "crate::duration_setting"))]
     pub spacing: Duration,
 }
 

@@ -18,6 +18,7 @@ use std::fmt;
 /// There is no `From<u64>`: an epoch comes out of a claim. Backends that must read one back from a
 /// record use [`Epoch::from_stored`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(transparent))]
 pub struct Epoch(u64);
 
 impl Epoch {

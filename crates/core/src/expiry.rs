@@ -69,11 +69,19 @@ struct Observation<V> {
     since: Monotonic,
     /// The time by the store's clock.
     by_store: Timestamp,
-    /// The send time of the last view without the record in this state: it was written after that.
-    after: Option<Monotonic>,
-    /// True if that view had the record in another state. A record that was missing may have been
-    /// left out, and be older.
-    changed: bool,
+    first_seen: FirstSeen,
+}
+
+/// The view that first showed a record in its current state, compared with the view before it. `after`
+/// is the time at which the earlier view was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstSeen {
+    /// There was no earlier view: the record may have any age.
+    InFirstView,
+    /// The earlier view did not have the record. It was written after that, or had been left out.
+    Appeared { after: Monotonic },
+    /// The earlier view had the record in another state, so it was written after that.
+    Changed { after: Monotonic },
 }
 
 impl<V> Observation<V> {
@@ -233,7 +241,10 @@ impl LivenessTracker {
     /// The earliest time at which a lease was written, by our own clock alone; `None` if the first
     /// view had it already.
     pub fn written_after(&self, partition: PartitionId) -> Option<Monotonic> {
-        self.leases.get(&partition)?.after
+        match self.leases.get(&partition)?.first_seen {
+            FirstSeen::InFirstView => None,
+            FirstSeen::Appeared { after } | FirstSeen::Changed { after } => Some(after),
+        }
     }
 
     /// The time until which a former owner of a partition may still be at work, if a clock jumped since the lease was
@@ -270,9 +281,10 @@ impl LivenessTracker {
         if self.jumped_since(observation) {
             return observed;
         }
-        let changed = observation.filter(|observation| observation.changed);
-        let written_after = changed.and_then(|observation| observation.after);
-        let at_most = written_after.map_or(Duration::MAX, |after| now.sent.since(after));
+        let at_most = match observation.map(|observation| observation.first_seen) {
+            Some(FirstSeen::Changed { after }) => now.sent.since(after),
+            _ => Duration::MAX,
+        };
         by_store.min(at_most).max(observed)
     }
 
@@ -305,12 +317,13 @@ fn observations<K: Ord, V: PartialEq>(
     now_at: Reading,
 ) -> BTreeMap<K, Observation<V>> {
     now.map(|(key, version)| {
-        let (since, by_store, after) = (now_at.received, now_at.store, before);
-        let observation = match old.remove(&key) {
-            Some(unchanged) if unchanged.version == version => unchanged,
-            other => Observation { version, since, by_store, after, changed: other.is_some() },
+        let first_seen = match (before, old.remove(&key)) {
+            (_, Some(unchanged)) if unchanged.version == version => return (key, unchanged),
+            (None, _) => FirstSeen::InFirstView,
+            (Some(after), None) => FirstSeen::Appeared { after },
+            (Some(after), Some(_)) => FirstSeen::Changed { after },
         };
-        (key, observation)
+        (key, Observation { version, since: now_at.received, by_store: now_at.store, first_seen })
     })
     .collect()
 }

@@ -4,10 +4,17 @@ use std::time::Duration;
 
 /// Exponential backoff: the delay doubles, up to a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(default, deny_unknown_fields)
+)]
 pub struct Backoff {
     /// The first delay.
+    #[cfg_attr(feature = "serde", serde(with = "crate::duration_setting"))]
     pub first: Duration,
     /// The longest delay.
+    #[cfg_attr(feature = "serde", serde(with = "crate::duration_setting"))]
     pub max: Duration,
 }
 
@@ -27,8 +34,21 @@ impl Backoff {
 pub const DEFAULT_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(500), max: Duration::from_secs(30) };
 
+impl Default for Backoff {
+    /// [`DEFAULT_BACKOFF`].
+    fn default() -> Self {
+        DEFAULT_BACKOFF
+    }
+}
+
 /// The reaction of the host when `process_events` fails, panics or times out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
+#[non_exhaustive]
 pub enum FailurePolicy {
     /// Deliver the same batch again until it succeeds: nothing is skipped.
     Retry(Backoff),
@@ -38,12 +58,14 @@ pub enum FailurePolicy {
         /// Attempts, at least 1.
         attempts: u32,
         /// The wait between them.
+        #[cfg_attr(feature = "serde", serde(default))]
         backoff: Backoff,
     },
     /// Close the partition and release it. This host does not claim it again before the pause is
     /// over.
     Close {
         /// The time during which this host leaves it alone.
+        #[cfg_attr(feature = "serde", serde(with = "crate::duration_setting"))]
         pause: Duration,
     },
 }

@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 
 /// One change of owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct OwnershipChange {
     /// The time of the change, by the store's clock.
     pub at: Timestamp,
@@ -26,6 +27,7 @@ pub struct OwnershipChange {
 
 /// The reason of a change of owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum ChangeReason {
     /// A host claimed it.
     Claimed(ClaimCause),

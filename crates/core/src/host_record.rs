@@ -8,6 +8,7 @@ use crate::time::Timestamp;
 
 /// The state of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum HostState {
     /// Owns partitions, or is ready to.
     #[default]
@@ -17,7 +18,7 @@ pub enum HostState {
     /// Hands its partitions over and takes no new ones.
     Draining,
     /// Unhealthy: it reaches the store, but cannot serve, because it cannot reach the hub or its
-    /// processor does not open. Stored and shown as `unfit`.
+    /// processor does not open. Stored as `unfit`.
     Unhealthy,
 }
 
@@ -30,6 +31,7 @@ impl HostState {
 
 /// A request to hand a partition over. It is written in the asker's own record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Want {
     /// The partition.
     pub partition: PartitionId,
@@ -41,6 +43,7 @@ pub struct Want {
 
 /// An owner's answer to a [`Want`]. It is written in the owner's own record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Answer {
     /// The partition.
     pub partition: PartitionId,
@@ -52,6 +55,7 @@ pub struct Answer {
 
 /// An owner's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Reply {
     /// Yes: the owner drains the partition and hands it over by this time, by the store's clock.
     DrainingUntil(Timestamp),
@@ -61,6 +65,7 @@ pub enum Reply {
 
 /// Statistics of a host, for people and tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HostStatistics {
     /// Partitions owned and served.
     pub owned: u32,
@@ -74,6 +79,7 @@ pub struct HostStatistics {
 
 /// A host's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HostRecord {
     /// The host.
     pub id: HostId,
@@ -82,6 +88,7 @@ pub struct HostRecord {
     /// Its state.
     pub state: HostState,
     /// The time for which the host counts as alive after a heartbeat; also its lease duration.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::duration_setting::millis"))]
     pub lease_duration: Duration,
     /// The most partitions that it may own.
     pub max_partitions: Option<u32>,
@@ -100,6 +107,7 @@ pub struct HostRecord {
 
 /// The hub that a host reads, as of the last time that it asked the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ReadHub {
     /// The endpoint of the hub, for people.
     pub endpoint: String,

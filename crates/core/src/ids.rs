@@ -1,4 +1,4 @@
-//! Names and identities.
+//! Names and ids: of namespaces, hubs, consumer groups, partitions, hosts and logs.
 //!
 //! A name is checked where it enters ([`FromStr`]) and trusted from there on. Names keep their case
 //! and compare exactly; a wire format or blob layout that folds case does so in its own code.
@@ -121,6 +121,7 @@ impl ConsumerGroup {
 /// The service defines it as an opaque string, but all known hubs use the decimal numbers from 0
 /// on; anything else is refused when it is parsed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct PartitionId(pub u32);
 
 impl fmt::Display for PartitionId {
@@ -206,6 +207,7 @@ impl FromStr for HostId {
 /// Its text is for people. Hub names may contain slashes, so two groups can have the same text: a
 /// backend keys its records by the three names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 pub struct GroupId {
     /// The namespace of the hub.
     pub namespace: Namespace,
@@ -213,6 +215,20 @@ pub struct GroupId {
     pub hub: HubName,
     /// The consumer group.
     pub group: ConsumerGroup,
+}
+
+impl GroupId {
+    /// The group with these three names, given as text.
+    ///
+    /// ```
+    /// # use ephor_core::ids::GroupId;
+    /// let group = GroupId::new("contoso.servicebus.windows.net", "homes", "$Default")?;
+    /// assert_eq!(group.hub.as_str(), "homes");
+    /// # Ok::<(), ephor_core::ids::InvalidName>(())
+    /// ```
+    pub fn new(namespace: &str, hub: &str, group: &str) -> Result<Self, InvalidName> {
+        Ok(Self { namespace: namespace.parse()?, hub: hub.parse()?, group: group.parse()? })
+    }
 }
 
 impl fmt::Display for GroupId {
@@ -310,12 +326,11 @@ mod tests {
 
     #[test]
     fn group_and_log_ids_are_readable() {
-        let group = GroupId {
-            namespace: "ns".parse().unwrap(),
-            hub: "homes".parse().unwrap(),
-            group: ConsumerGroup::default_group(),
-        };
+        let group = GroupId::new("ns", "homes", DEFAULT_CONSUMER_GROUP).unwrap();
         assert_eq!(group.to_string(), "ns/homes/$Default");
+        assert_eq!(group.group, ConsumerGroup::default_group());
+        let error = GroupId::new("ns", "my homes", "$Default").unwrap_err().to_string();
+        assert!(error.starts_with("hub name \"my homes\" contains ' '"), "{error}");
         let log = LogId::new("a1");
         assert_eq!(format!("{log} {log:?} {}", log.as_str()), "a1 \"a1\" a1");
     }

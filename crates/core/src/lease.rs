@@ -77,6 +77,7 @@ impl fmt::Debug for LeaseVersion {
 
 /// A lease as a view shows it, with ages that the store computed by its own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Lease {
     /// The partition.
     pub partition: PartitionId,
@@ -85,10 +86,12 @@ pub struct Lease {
     /// The epoch of the last change of owner.
     pub epoch: Epoch,
     /// The time that a renewal lasts. `None` if the owner wrote none (another SDK).
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::duration_setting::option::millis"))]
     pub duration: Option<Duration>,
     /// The time of the last change of owner, by the store's clock.
     pub acquired_at: Timestamp,
     /// The time since the record was last written, by a renewal or by a change of owner.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::duration_setting::millis"))]
     pub age: Duration,
     /// True if `age` is known. After a restart of the store it is not; `age` is then zero, so that
     /// the owner does not count as expired until a host has watched the record for long enough.
@@ -100,6 +103,7 @@ pub struct Lease {
     /// longer.
     pub previous_owner: Option<HostId>,
     /// The time for which a host that lost the lease may still be at work without knowing it.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::duration_setting::millis"))]
     pub takeover_delay: Duration,
     /// The successor that the last owner named when it released the lease.
     pub successor: Option<HostId>,
@@ -115,6 +119,7 @@ impl Lease {
 
 /// The reason for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum ClaimCause {
     /// Nobody owns it.
     Unowned,
@@ -146,6 +151,7 @@ pub struct ClaimRequest {
 
 /// The reason for a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum ReleaseCause {
     /// The host stops.
     Shutdown,

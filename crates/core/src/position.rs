@@ -8,6 +8,7 @@ use crate::time::Timestamp;
 
 /// The number of an event in its partition: 0, 1, 2 …
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct SequenceNumber(pub u64);
 
 impl SequenceNumber {
@@ -89,6 +90,11 @@ impl FromStr for Offset {
 
 /// The position at which a receiver starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case", deny_unknown_fields)
+)]
 pub enum StartPosition {
     /// At the oldest event that is kept.
     Earliest,

@@ -9,11 +9,13 @@ use crate::time::Timestamp;
 /// The lag between the end of a partition and the last finished event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Lag {
     /// Events not yet finished.
     pub events: u64,
     /// The time from the last finished event to the newest one, by their enqueued times: the lag of
     /// an idle partition does not grow.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::duration_setting::millis"))]
     pub time: Duration,
 }
 

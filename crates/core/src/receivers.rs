@@ -9,9 +9,9 @@
 //! that vanished without closing counts until [`Receivers::forget_vanished`] removes it.
 
 mod admission;
+pub mod error_texts;
 #[cfg(test)]
 mod tests;
-pub mod texts;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,16 +47,16 @@ impl Receivers {
             (Some((owner, current)), Some(epoch)) if epoch < current => Err(OpenError::Refused {
                 epoch: Some(current),
                 by: known_by(owner.name()),
-                message: texts::lower_epoch(owner.name(), current, name, epoch),
+                message: error_texts::lower_epoch(owner.name(), current, name, epoch),
             }),
             (Some((owner, current)), None) => Err(OpenError::Refused {
                 epoch: Some(current),
                 by: known_by(owner.name()),
-                message: texts::no_epoch_beside_an_epoch(current),
+                message: error_texts::no_epoch_beside_an_epoch(current),
             }),
             (None, None) if self.0.len() >= MAX_RECEIVERS_WITHOUT_EPOCH => {
                 let names = self.iter().map(|admission| admission.name());
-                Err(OpenError::TooManyReceivers { message: texts::too_many(names) })
+                Err(OpenError::TooManyReceivers { message: error_texts::too_many(names) })
             }
             _ => Ok(()),
         }
@@ -66,7 +66,7 @@ impl Receivers {
     pub fn enter(&mut self, name: String, epoch: Option<Epoch>, now: Monotonic) -> Arc<Admission> {
         if let Some(epoch) = epoch {
             for admission in self.0.drain(..) {
-                let message = texts::stolen(&name, epoch, admission.name(), admission.epoch());
+                let message = error_texts::stolen(&name, epoch, admission.name(), admission.epoch());
                 admission.end(Ending::Stolen { epoch, by: known_by(&name), message });
             }
         }
@@ -96,7 +96,7 @@ impl Receivers {
             if silence <= after {
                 return true;
             }
-            admission.end(Ending::Lost(texts::vanished(admission.name(), silence).into()));
+            admission.end(Ending::Lost(error_texts::vanished(admission.name(), silence).into()));
             false
         });
         before - self.0.len()

@@ -7,8 +7,11 @@
 //! does not fence readers, reports the loss instead: nobody is fenced there, so the caller must
 //! first make sure that it still owns the partition.
 
+use std::sync::Arc;
+
 use crate::BoxError;
 use crate::BoxFuture;
+use crate::causes::with_causes;
 use crate::epoch::Epoch;
 use crate::event::Event;
 use crate::ids::{ConsumerGroup, HubName, LogId, Namespace, PartitionId};
@@ -115,6 +118,7 @@ impl OpenRequest {
 
 /// An error of a hub that cannot answer.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SourceError {
     /// The hub, the consumer group or the partition does not exist.
     #[error("{what} does not exist")]
@@ -136,12 +140,13 @@ pub enum SourceError {
         message: String,
     },
     /// The hub cannot be reached or is busy; a retry may succeed.
-    #[error("the hub is not available: {0}")]
+    #[error("the hub is not available: {}", with_causes(&**.0))]
     Unavailable(#[source] BoxError),
 }
 
 /// The reason why a receiver does not open.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// There is a receiver with a higher epoch.
     #[error("{message}")]
@@ -172,6 +177,7 @@ pub enum OpenError {
 
 /// The reason why a receiver yields no more events.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReceiveError {
     /// Another receiver took its place.
     #[error("{message}")]
@@ -222,6 +228,44 @@ pub trait EventSource: Send + Sync + 'static {
 
     /// Opens a receiver.
     fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>>;
+}
+
+/// A source that is chosen at run time is a source, too.
+impl<S: EventSource + ?Sized> EventSource for Arc<S> {
+    fn namespace(&self) -> &Namespace {
+        (**self).namespace()
+    }
+
+    fn hub(&self) -> &HubName {
+        (**self).hub()
+    }
+
+    fn endpoint(&self) -> String {
+        (**self).endpoint()
+    }
+
+    fn capabilities(&self) -> SourceCapabilities {
+        (**self).capabilities()
+    }
+
+    fn hub_properties(&self) -> BoxFuture<'_, Result<HubProperties, SourceError>> {
+        (**self).hub_properties()
+    }
+
+    fn partition_properties(
+        &self,
+        partition: PartitionId,
+    ) -> BoxFuture<'_, Result<PartitionProperties, SourceError>> {
+        (**self).partition_properties(partition)
+    }
+
+    fn received_bytes(&self) -> u64 {
+        (**self).received_bytes()
+    }
+
+    fn open(&self, request: OpenRequest) -> BoxFuture<'_, Result<Box<dyn Receiver>, OpenError>> {
+        (**self).open(request)
+    }
 }
 
 /// One reader of one partition.

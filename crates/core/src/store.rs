@@ -1,4 +1,4 @@
-//! The store interface: the home of leases, checkpoints and host records.
+//! The store interface: a store keeps leases, checkpoints and host records.
 //!
 //! Every method is one atomic step. The rules of writing are in [`crate::record`]; a backend proves
 //! that it keeps them with the conformance suite of `ephor-testkit`.
@@ -11,6 +11,7 @@
 mod error;
 mod layer;
 mod request;
+mod shared;
 
 use std::time::Duration;
 
@@ -70,10 +71,12 @@ pub struct GroupOrigin {
 
 /// A host record and its age by the store's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HostEntry {
     /// The record that the host wrote.
     pub record: HostRecord,
     /// The time since it was written.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::duration_setting::millis"))]
     pub age: Duration,
     /// True if `age` is known; see [`Lease::age_known`].
     pub age_known: bool,

@@ -1,16 +1,18 @@
-//! Two kinds of time, kept apart by type.
+//! Two kinds of time, kept apart by type: monotonic time and wall-clock time.
 //!
 //! [`Monotonic`] is this machine's own clock: it never jumps and counts suspended time; durations
 //! are measured with it. [`Timestamp`] is a wall clock (the hub's or the store's): it is shown to
 //! people, and only ever compared with timestamps of the same clock.
 
 mod conversions;
+mod duration_text;
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 pub use conversions::InvalidTimestamp;
+pub use duration_text::duration_text;
 
 /// An instant on this machine's monotonic clock, in nanoseconds from some start.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -11,7 +11,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ephor::hub::{HubConfig, LocalNamespace, NamespaceConfig, Producer};
+use ephor::hub::{HubConfig, HubProducer, LocalNamespace, NamespaceConfig};
 use ephor::stores::postgres::{PostgresOptions, PostgresStore};
 use ephor::{BoxError, EventProcessorHost, NewEvent};
 
@@ -33,8 +33,8 @@ async fn run() -> Result<(), BoxError> {
     };
     let namespace = LocalNamespace::open(&folder, NamespaceConfig::default())?;
     let hub = namespace.ensure_hub(&HubConfig::new("homes", 4)?)?;
-    let store = PostgresStore::connect(&url, PostgresOptions::default())?;
-    store.check().await?; // a wrong password or a missing database is reported here
+    // A wrong password or a missing database is reported here.
+    let store = PostgresStore::connect(&url, PostgresOptions::default()).await?;
 
     let producer = hub.producer();
     let host = EventProcessorHost::builder(hub, store).host_name(ephor::host_name("vm")).for_each_event(
@@ -53,7 +53,7 @@ async fn run() -> Result<(), BoxError> {
 }
 
 /// Sends an event every second. Each is on disk before the next one is sent.
-async fn send(producer: &Producer) -> Result<(), BoxError> {
+async fn send(producer: &HubProducer) -> Result<(), BoxError> {
     for reading in 1_u64.. {
         producer.send(NewEvent::new(format!("reading {reading}"))).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -11,7 +11,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ephor::eventhubs::EventHubs;
+use ephor::eventhubs::EventHub;
 use ephor::stores::sqlite::SqliteStore;
 use ephor::{BoxError, CheckpointPolicy, Event, EventProcessor, EventProcessorHost, EventProcessorOptions};
 use ephor::{PartitionContext, PartitionError};
@@ -48,7 +48,7 @@ async fn main() -> ExitCode {
 async fn run() -> Result<(), BoxError> {
     let connection = std::env::var("EVENT_HUB").map_err(|_| "set EVENT_HUB to a connection string")?;
     let file = std::env::args_os().nth(1).ok_or("usage: event_hubs_sqlite FILE")?;
-    let host = EventProcessorHost::builder(EventHubs::connect(&connection)?, SqliteStore::open(file)?)
+    let host = EventProcessorHost::builder(EventHub::connect(&connection).await?, SqliteStore::open(file)?)
         .consumer_group("$Default")
         .host_name(ephor::host_name("vm"))
         .options(EventProcessorOptions {

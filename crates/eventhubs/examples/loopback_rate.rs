@@ -9,7 +9,7 @@ use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
-use ephor_eventhubs::{ConnectionString, EventHubs, Target};
+use ephor_eventhubs::{ConnectionString, EventHub, Target};
 use ephor_gateway::{Gateway, GatewayConfig};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig};
 
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gateway = Gateway::new(namespace, GatewayConfig::default())?;
     tokio::spawn(async move { gateway.serve(listener, std::future::pending()).await });
     let string = ConnectionString::development(&"127.0.0.1".parse()?, port, None);
-    let client = EventHubs::builder_for(string).hub("homes").build()?;
+    let client = EventHub::builder_for(string).hub("homes").build()?;
 
     let producer = client.producer();
     let begun = Instant::now();

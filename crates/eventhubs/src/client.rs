@@ -18,19 +18,20 @@ use ephor_wire::management::{HubDescription, NoDescription, PartitionDescription
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use crate::connect_error::ConnectError;
 use crate::connection::{Command, ConnectionHandle, Deadline, ReconnectingConnection};
 use crate::dial_limit::DialLimit;
 use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::log_watch::LogWatch;
-use crate::options::{Builder, InvalidOptions, Options};
-use crate::producer::{Producer, ProducerOptions};
+use crate::options::{EventHubBuilder, EventHubOptions, InvalidOptions};
+use crate::producer::{EventHubProducer, ProducerOptions};
 use crate::receiver;
 
 /// State that the client, its receivers and its producers share.
 pub(crate) struct Shared {
     pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) options: Options,
+    pub(crate) options: EventHubOptions,
     pub(crate) log_watch: LogWatch,
     connections: Vec<ReconnectingConnection>,
 }
@@ -155,32 +156,38 @@ fn described<T>(
 /// A client of one event hub, of Azure or of Ephor. Clones share their connections, which are made on first
 /// use and closed when no user is left.
 #[derive(Clone)]
-pub struct EventHubs(Arc<Shared>);
+pub struct EventHub(Arc<Shared>);
 
-impl EventHubs {
-    /// Creates a client from a connection string, which names the hub as `EntityPath`, with default options.
-    /// Like everything here it must be called inside a tokio runtime with time and I/O.
-    pub fn connect(connection_string: &str) -> Result<Self, InvalidOptions> {
+impl EventHub {
+    /// Creates a client from a connection string, which names the hub as `EntityPath`, with default options. It
+    /// connects on first use. Like everything here it must be called inside a tokio runtime with time and I/O.
+    pub fn from_connection_string(connection_string: &str) -> Result<Self, InvalidOptions> {
         Self::builder(connection_string).build()
     }
 
+    /// Creates a client and asks the hub for its properties, so that a wrong address, key or hub is reported
+    /// here. See [`EventHubBuilder::connect`].
+    pub async fn connect(connection_string: &str) -> Result<Self, ConnectError> {
+        Self::builder(connection_string).connect().await
+    }
+
     /// Builds a client from a connection string and further settings.
-    pub fn builder(connection_string: &str) -> Builder {
-        Builder::new(ConnectionString::parse(connection_string))
+    pub fn builder(connection_string: &str) -> EventHubBuilder {
+        EventHubBuilder::new(ConnectionString::parse(connection_string))
     }
 
     /// Builds a client from a connection string that is already parsed.
-    pub fn builder_for(connection_string: ConnectionString) -> Builder {
-        Builder::new(Ok(connection_string))
+    pub fn builder_for(connection_string: ConnectionString) -> EventHubBuilder {
+        EventHubBuilder::new(Ok(connection_string))
     }
 
     /// Builds a client for a namespace, such as `contoso.servicebus.windows.net`, with a credential and
-    /// without a connection string: call [`Builder::hub`] and [`Builder::credential`].
-    pub fn at(namespace: &str) -> Builder {
+    /// without a connection string: call [`EventHubBuilder::hub`] and [`EventHubBuilder::credential`].
+    pub fn at(namespace: &str) -> EventHubBuilder {
         Self::builder(&format!("Endpoint=sb://{namespace}"))
     }
 
-    pub(crate) fn new(endpoint: Endpoint, options: Options) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, options: EventHubOptions) -> Self {
         let endpoint = Arc::new(endpoint);
         let limit = DialLimit::of(&endpoint.address);
         let connection = |_| ReconnectingConnection::new(endpoint.clone(), limit.clone(), options.backoff);
@@ -192,17 +199,17 @@ impl EventHubs {
     }
 
     /// A producer that sends to the hub.
-    pub fn producer(&self) -> Producer {
+    pub fn producer(&self) -> EventHubProducer {
         self.producer_with(ProducerOptions::default())
     }
 
     /// A producer with options of its own.
-    pub fn producer_with(&self, options: ProducerOptions) -> Producer {
-        Producer::new(self.0.clone(), options)
+    pub fn producer_with(&self, options: ProducerOptions) -> EventHubProducer {
+        EventHubProducer::new(self.0.clone(), options)
     }
 }
 
-impl EventSource for EventHubs {
+impl EventSource for EventHub {
     fn namespace(&self) -> &Namespace {
         &self.0.endpoint.namespace
     }
@@ -240,8 +247,8 @@ impl EventSource for EventHubs {
     }
 }
 
-impl fmt::Debug for EventHubs {
+impl fmt::Debug for EventHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EventHubs({}/{})", self.0.endpoint.namespace, self.0.endpoint.hub)
+        write!(f, "EventHub({}/{})", self.0.endpoint.namespace, self.0.endpoint.hub)
     }
 }

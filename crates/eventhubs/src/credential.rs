@@ -2,7 +2,7 @@
 //!
 //! A [`Credential`] makes tokens for audiences; a connection puts them on `$cbs` and replaces them before
 //! they expire. Connection strings contain a [`SharedKey`] or a [`Signature`]; any other credential is given
-//! to [`Builder::credential`](crate::Builder::credential). With the feature `entra` there is `EntraId`, which
+//! to [`EventHubBuilder::credential`](crate::EventHubBuilder::credential). With the feature `entra` there is `EntraId`, which
 //! wraps the credentials of the Azure SDK.
 
 #[cfg(feature = "entra")]

@@ -17,6 +17,7 @@ use tokio_rustls::rustls::{self, InvalidMessage};
 use crate::connect_failure::{ConnectCause, ConnectFailure};
 use crate::credential::Credential;
 use crate::failure::Failure;
+use crate::os;
 
 /// The maximum size of a received event: some tiers of the service allow 20 MB.
 const MAX_MESSAGE_BYTES: u64 = 32 << 20;
@@ -26,7 +27,6 @@ const MAX_INCOMPLETE_BYTES: usize = 64 << 20;
 
 /// The maximum number of bytes in the socket's buffer that are not on their way: the rest waits here, where its
 /// progress can be seen.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_BYTES: u32 = 128 << 10;
 
 /// The advice if TLS was requested and the port does not speak it.
@@ -111,8 +111,7 @@ impl Endpoint {
             // Each turn of the connection is one write, so Nagle's algorithm would only add delay.
             stream.set_nodelay(true).map_err(NotReached::by_socket)?;
             // Without it, progress on a slow connection is only seen later.
-            #[cfg(any(target_os = "linux", target_os = "android"))]
-            socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES).ok();
+            os::limit_unsent_bytes(&stream, UNSENT_BYTES).ok();
             match &self.tls {
                 None => Ok(Box::new(stream) as Box<dyn Transport>),
                 Some(connector) => {

@@ -1,8 +1,12 @@
 //! The AMQP client: receives from and sends to Azure Event Hubs and any Ephor hub.
 //!
-//! [`EventHubs`] is a client of one hub, over AMQP 1.0 with TLS, or without TLS if the connection string is
+//! [`EventHub`] is a client of one hub, over AMQP 1.0 with TLS, or without TLS if the connection string is
 //! one for development. It is an [`EventSource`](ephor_core::source::EventSource), so a host can run on it;
-//! [`Producer`] sends.
+//! [`EventHubProducer`] sends. Applications reach this crate as `ephor::eventhubs`, and `ephor::hubs` chooses
+//! between this client and other hubs by a URL.
+//!
+//! [`EventHub::connect`] connects and reports a wrong address, key or hub at once;
+//! [`EventHub::from_connection_string`] and [`EventHub::builder`] do no I/O, and the client connects on first use.
 //!
 //! # Receive, on as many machines as you like
 //!
@@ -12,12 +16,12 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
+//! use ephor::eventhubs::EventHub;
 //! use ephor::memory::MemoryStore;
 //! use ephor::{CheckpointPolicy, EventProcessorHost, EventProcessorOptions};
-//! use ephor_eventhubs::EventHubs;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let hub = EventHubs::connect(&std::env::var("EVENT_HUB")?)?;
+//! let hub = EventHub::connect(&std::env::var("EVENT_HUB")?).await?;
 //! let host = EventProcessorHost::builder(hub, MemoryStore::default())
 //!     .consumer_group("$Default")
 //!     .host_name(ephor::host_name("vm"))
@@ -36,11 +40,11 @@
 //! # Send
 //!
 //! ```no_run
-//! use ephor::PartitionId;
-//! use ephor_eventhubs::{EventHubs, NewEvent, Target};
+//! use ephor::eventhubs::EventHub;
+//! use ephor::{NewEvent, PartitionId, Target};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let hub = EventHubs::connect(&std::env::var("EVENT_HUB")?)?;
+//! let hub = EventHub::connect(&std::env::var("EVENT_HUB")?).await?;
 //! let producer = hub.producer();
 //! // To any partition; to the one that a key chooses; to a given one. Each is stored when it returns.
 //! producer.send(NewEvent::new("the door opened")).await?;
@@ -56,35 +60,35 @@
 //! connection is made, and no error repeats a key.
 //!
 //! ```
-//! use ephor_eventhubs::EventHubs;
+//! use ephor::eventhubs::EventHub;
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! // Of a hub.
-//! EventHubs::connect(
+//! EventHub::from_connection_string(
 //!     "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=reader;SharedAccessKey=c2VjcmV0;\
 //!      EntityPath=homes",
 //! )?;
 //! // Of a namespace: the hub is named beside it.
-//! EventHubs::builder(
+//! EventHub::builder(
 //!     "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=reader;SharedAccessKey=c2VjcmV0",
 //! )
 //! .hub("homes")
 //! .build()?;
 //! // For development, without TLS: what `ephor dev` prints.
-//! EventHubs::connect(
+//! EventHub::from_connection_string(
 //!     "Endpoint=sb://localhost:5672;SharedAccessKeyName=RootManageSharedAccessKey;\
 //!      SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;EntityPath=homes",
 //! )?;
-//! let error = EventHubs::connect("Endpoint=sb://localhost;EntityPath=homes").unwrap_err();
+//! let error = EventHub::from_connection_string("Endpoint=sb://localhost;EntityPath=homes").unwrap_err();
 //! assert!(error.to_string().contains("SharedAccessKey"));
 //! # Ok::<(), Box<dyn std::error::Error>>(()) })?; Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A connection string without TLS (`UseDevelopmentEmulator=true`, `amqp://`) connects to this machine only,
-//! unless [`Builder::allow_insecure`] is called.
+//! unless [`EventHubBuilder::allow_insecure`] is called.
 //!
 //! To use an identity of Entra ID instead of a key, enable the feature `entra` and give `EntraId` with any
-//! credential of `azure_identity` to [`EventHubs::at`]. Its tokens are never sent without TLS.
+//! credential of `azure_identity` to [`EventHub::at`]. Its tokens are never sent without TLS.
 //!
 //! # Guarantees
 //!
@@ -98,7 +102,7 @@
 //! [`ProducerOptions::in_flight`]). A message may be stored twice if the connection was lost before the hub's
 //! answer came: at most as many as were in flight on its link.
 //!
-//! No wait is unbounded: [`Options`] has a limit for each.
+//! No wait is unbounded: [`EventHubOptions`] has a limit for each.
 //!
 //! **Untried:** all of this has run against Ephor's own hub only, never against Azure.
 //!
@@ -115,6 +119,7 @@
 //! | failures and their classes | `failure.rs`, `connect_failure.rs` |
 
 mod client;
+mod connect_error;
 mod connect_failure;
 mod connection;
 pub mod credential;
@@ -125,17 +130,20 @@ mod endpoint;
 mod failure;
 mod log_watch;
 pub mod options;
+mod os;
 pub mod producer;
 mod receiver;
 mod tls;
 
-pub use client::EventHubs;
+pub use client::EventHub;
+pub use connect_error::ConnectError;
 pub use connect_failure::{ConnectCause, ConnectFailure};
 #[cfg(feature = "entra")]
 pub use credential::EntraId;
 pub use credential::{Credential, SharedKey, Token, TokenError, TokenKind};
 pub use ephor_core::event::NewEvent;
+pub use ephor_core::producer::{Producer, Target};
 pub use ephor_wire::connection_string::ConnectionString;
 pub use failure::LogReplaced;
-pub use options::{Builder, InvalidOptions, Options};
-pub use producer::{Producer, ProducerOptions, SendError, SendFailure, Target};
+pub use options::{EventHubBuilder, EventHubOptions, InvalidOptions};
+pub use producer::{EventHubProducer, ProducerOptions, SendError, SendFailure};

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use ephor_core::failure::Backoff;
 use ephor_core::ids::{HubName, InvalidName};
+use ephor_core::source::EventSource;
 use ephor_wire::connection_string::{ConnectionString, InvalidConnectionString, is_loopback};
 use ephor_wire::sas::InvalidToken;
 
-use crate::client::EventHubs;
+use crate::client::EventHub;
+use crate::connect_error::ConnectError;
 use crate::credential::{self, Credential, DEFAULT_TOKEN_LIFE, WithoutTls};
 use crate::endpoint::Endpoint;
 use crate::tls;
@@ -31,7 +33,7 @@ pub const DEFAULT_IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// Options of a client. Each has a default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct EventHubOptions {
     /// The number of TCP connections over which partitions are spread: [`DEFAULT_CONNECTIONS`]. More
     /// connections use more cores.
     pub connections: usize,
@@ -56,7 +58,7 @@ pub struct Options {
     pub token_life: Duration,
 }
 
-impl Default for Options {
+impl Default for EventHubOptions {
     fn default() -> Self {
         Self {
             connections: DEFAULT_CONNECTIONS,
@@ -70,7 +72,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl EventHubOptions {
     /// Checks the options. An error names the problem and a valid value.
     pub fn validate(&self) -> Result<(), InvalidOptions> {
         let wrong = |text: String| Err(InvalidOptions::new(text));
@@ -147,10 +149,10 @@ impl From<InvalidName> for InvalidOptions {
 /// Builds a client.
 ///
 /// ```
-/// use ephor_eventhubs::EventHubs;
+/// use ephor::eventhubs::EventHub;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-/// let hub = EventHubs::builder(
+/// let hub = EventHub::builder(
 ///     "Endpoint=sb://localhost:5672;SharedAccessKeyName=RootManageSharedAccessKey;\
 ///      SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;",
 /// )
@@ -159,10 +161,10 @@ impl From<InvalidName> for InvalidOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(()) })?; Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Builder {
+pub struct EventHubBuilder {
     connection_string: Result<ConnectionString, InvalidConnectionString>,
     hub: Option<String>,
-    options: Options,
+    options: EventHubOptions,
     credential: Option<Arc<dyn Credential>>,
     roots: Vec<Vec<u8>>,
     address: Option<(String, u16)>,
@@ -170,12 +172,12 @@ pub struct Builder {
     allow_insecure: bool,
 }
 
-impl Builder {
+impl EventHubBuilder {
     pub(crate) fn new(connection_string: Result<ConnectionString, InvalidConnectionString>) -> Self {
         Self {
             connection_string,
             hub: None,
-            options: Options::default(),
+            options: EventHubOptions::default(),
             credential: None,
             roots: Vec::new(),
             address: None,
@@ -190,7 +192,7 @@ impl Builder {
     }
 
     /// Sets the options.
-    pub fn options(self, options: Options) -> Self {
+    pub fn options(self, options: EventHubOptions) -> Self {
         Self { options, ..self }
     }
 
@@ -224,8 +226,18 @@ impl Builder {
         Self { allow_insecure: true, ..self }
     }
 
+    /// Builds the client and asks the hub for its properties, so that what is wrong is reported at once: an address
+    /// that does not answer (after [`EventHubOptions::attempts`]), a key that does not permit it, an unknown hub.
+    pub async fn connect(self) -> Result<EventHub, ConnectError> {
+        let client = self.build()?;
+        match client.hub_properties().await {
+            Ok(_) => Ok(client),
+            Err(error) => Err(ConnectError::Hub { endpoint: client.endpoint(), error }),
+        }
+    }
+
     /// Builds the client. It connects on first use.
-    pub fn build(self) -> Result<EventHubs, InvalidOptions> {
+    pub fn build(self) -> Result<EventHub, InvalidOptions> {
         self.options.validate()?;
         let string = self.connection_string?;
         let named = self.hub.map(|name| name.parse::<HubName>()).transpose()?;
@@ -279,7 +291,7 @@ impl Builder {
             idle_time: self.options.idle_time,
             answer_time: self.options.answer_time,
         };
-        Ok(EventHubs::new(endpoint, self.options))
+        Ok(EventHub::new(endpoint, self.options))
     }
 }
 
@@ -289,29 +301,29 @@ mod tests {
 
     const STRING: &str = "Endpoint=sb://localhost;SharedAccessKeyName=root;SharedAccessKey=canary-key";
 
-    fn refused(builder: Builder) -> String {
+    fn refused(builder: EventHubBuilder) -> String {
         builder.build().map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
     fn what_is_missing_or_wrong_is_said_with_what_to_do() {
-        let builder = EventHubs::builder(STRING);
+        let builder = EventHub::builder(STRING);
         assert!(refused(builder.clone()).contains("EntityPath"));
         assert!(refused(builder.clone().hub("a b")).contains("hub name"));
-        assert!(refused(EventHubs::builder(&format!("{STRING};EntityPath=a")).hub("b")).contains("twice"));
-        assert!(refused(EventHubs::builder("Endpoint=sb://localhost").hub("a")).contains("SharedAccessKey"));
-        assert!(refused(EventHubs::builder("canary").hub("a")).contains("connection string"));
+        assert!(refused(EventHub::builder(&format!("{STRING};EntityPath=a")).hub("b")).contains("twice"));
+        assert!(refused(EventHub::builder("Endpoint=sb://localhost").hub("a")).contains("SharedAccessKey"));
+        assert!(refused(EventHub::builder("canary").hub("a")).contains("connection string"));
         let builder = builder.hub("a");
         for (wrong, word) in [
-            (Options { connections: 0, ..Options::default() }, "connections"),
-            (Options { attempts: 0, ..Options::default() }, "attempts"),
-            (Options { answer_time: Duration::ZERO, ..Options::default() }, "answer_time"),
-            (Options { idle_time: Duration::ZERO, ..Options::default() }, "idle_time"),
-            (Options { token_life: Duration::ZERO, ..Options::default() }, "token_life"),
+            (EventHubOptions { connections: 0, ..EventHubOptions::default() }, "connections"),
+            (EventHubOptions { attempts: 0, ..EventHubOptions::default() }, "attempts"),
+            (EventHubOptions { answer_time: Duration::ZERO, ..EventHubOptions::default() }, "answer_time"),
+            (EventHubOptions { idle_time: Duration::ZERO, ..EventHubOptions::default() }, "idle_time"),
+            (EventHubOptions { token_life: Duration::ZERO, ..EventHubOptions::default() }, "token_life"),
             (
-                Options {
+                EventHubOptions {
                     backoff: Backoff { first: Duration::ZERO, max: Duration::ZERO },
-                    ..Options::default()
+                    ..EventHubOptions::default()
                 },
                 "backoff",
             ),
@@ -323,7 +335,7 @@ mod tests {
     #[tokio::test]
     async fn plaintext_goes_to_this_machine_alone_unless_it_is_allowed() {
         let key = "SharedAccessKeyName=n;SharedAccessKey=canary-key;EntityPath=a";
-        let builder = |rest: &str| EventHubs::builder(&format!("Endpoint={rest};{key}"));
+        let builder = |rest: &str| EventHub::builder(&format!("Endpoint={rest};{key}"));
         for elsewhere in [
             "sb://eventhubs-emulator;UseDevelopmentEmulator=true",
             "amqp://10.0.0.7",
@@ -347,9 +359,9 @@ mod tests {
 
     #[test]
     fn no_secret_shows_in_debug_or_in_errors() {
-        let builder = EventHubs::builder(STRING).hub("a");
+        let builder = EventHub::builder(STRING).hub("a");
         let client = builder.clone().build().unwrap();
-        let shown = format!("{builder:?} {client:?} {}", refused(EventHubs::builder(&format!("{STRING};x"))));
+        let shown = format!("{builder:?} {client:?} {}", refused(EventHub::builder(&format!("{STRING};x"))));
         assert!(!shown.contains("canary"), "{shown}");
     }
 
@@ -365,8 +377,8 @@ mod tests {
              SharedAccessSignature sr=sb%3A%2F%2Flocalhost&sig=abc%3D&se=1800000000&skn=n"
                 .to_owned(),
         ] {
-            let client = EventHubs::builder(&text).build().unwrap();
-            assert_eq!(ephor_core::source::EventSource::hub(&client).as_str(), "a");
+            let client = EventHub::builder(&text).build().unwrap();
+            assert_eq!(client.hub().as_str(), "a");
         }
     }
 }

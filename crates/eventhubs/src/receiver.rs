@@ -14,8 +14,8 @@
 //! events nor its place. A new link begins after the last event that was *taken from* the old one;
 //! buffered events are returned first. An event that arrives a second time is skipped, whatever the hub does.
 
+mod log_id_check;
 mod open;
-mod same_log;
 mod stale_links;
 
 use std::future::poll_fn;

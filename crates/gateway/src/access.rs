@@ -4,7 +4,12 @@
 //! checking all links takes one lookup of one token for each.
 //!
 //! A token expires when the wall clock reaches its expiry, or when its remaining lifetime at arrival has
-//! passed by the monotonic clock. So setting the wall clock back does not extend any token.
+//! passed by the monotonic clock. So setting the wall clock back does not extend any token. Both count from
+//! the end of the grace period ([`ephor_wire::sas::EXPIRY_GRACE`]).
+//!
+//! Some SDKs put no token for `$management`, and send one with each request instead. Such a token
+//! authenticates the connection, so that it is not taken for one that is not going to, and permits nothing
+//! but its own request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +20,7 @@ use ephor_core::ids::{HubName, Namespace};
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 use ephor_wire::address::Address;
 use ephor_wire::cbs::{PutToken, TokenKind};
-use ephor_wire::condition::{Condition, Refusal, texts};
+use ephor_wire::condition::{Condition, Refusal, error_texts as texts};
 use ephor_wire::sas::{Claims, Grant, InvalidToken, Key, KeyRing, Scope, SharedKey, Token, sign};
 
 use crate::error_mapping::entity;
@@ -81,7 +86,7 @@ impl HeldGrant {
     fn new(grant: Grant, at: Moment) -> Self {
         let until = match grant.expires_at.0 {
             i64::MAX => Monotonic::NEVER,
-            _ => at.now + grant.expires_at.since(at.wall),
+            _ => at.now + grant.ends_at().since(at.wall),
         };
         Self { grant, until, expired_since: None, permit: None }
     }
@@ -92,7 +97,7 @@ impl HeldGrant {
 
     /// The time at which one of the two clocks will have it expired.
     fn expires(&self, at: Moment) -> Monotonic {
-        self.until.min(at.now + self.grant.expires_at.since(at.wall))
+        self.until.min(at.now + self.grant.ends_at().since(at.wall))
     }
 }
 
@@ -103,6 +108,8 @@ pub(crate) struct Access {
     /// By the number that links remember. A renewed grant keeps its number.
     grants: BTreeMap<u64, HeldGrant>,
     next: u64,
+    /// The last valid token that came with a request.
+    shown: Option<HeldGrant>,
     max_tokens: usize,
     /// The limit on the tokens of all connections together.
     total: SharedLimit,
@@ -115,12 +122,17 @@ pub(crate) struct GrantRef(Option<u64>);
 impl Access {
     /// No grants yet, and at most `max_tokens` tokens of this connection and `total` of all.
     pub(crate) fn new(policy: Arc<Policy>, max_tokens: usize, total: SharedLimit) -> Self {
-        Self { policy, grants: BTreeMap::new(), next: 0, max_tokens, total }
+        Self { policy, grants: BTreeMap::new(), next: 0, shown: None, max_tokens, total }
     }
 
     /// True if the connection has a valid grant, or if none is needed.
     pub(crate) fn is_authenticated(&self, at: Moment) -> bool {
-        self.policy.is_open() || self.grants.values().any(|held| !held.is_expired(at))
+        self.policy.is_open() || self.held().any(|held| !held.is_expired(at))
+    }
+
+    /// All tokens: those that were put, and the one of a request.
+    fn held(&self) -> impl Iterator<Item = &HeldGrant> {
+        self.grants.values().chain(&self.shown)
     }
 
     fn add(&mut self, held: HeldGrant) {
@@ -148,16 +160,29 @@ impl Access {
         true
     }
 
-    /// Takes a token. A newer token for the same audience replaces the older one.
-    pub(crate) fn put(&mut self, put: &PutToken<'_>, at: Moment) -> Result<(), Refusal> {
+    /// Takes a token. A newer token for the same audience replaces the older one. `exists` says whether there
+    /// is the hub that the token is for; only a peer with a valid token learns that.
+    pub(crate) fn put(
+        &mut self,
+        put: &PutToken<'_>,
+        at: Moment,
+        exists: impl FnOnce(&HubName) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         if self.policy.is_open() {
-            return Ok(());
+            return match Scope::parse(put.audience).as_ref().and_then(Scope::address).and_then(Address::hub) {
+                Some(hub) => exists(hub),
+                None => Ok(()),
+            };
         }
         if put.kind == TokenKind::Jwt {
             let text = "Tokens of Entra ID are not accepted here; use a shared access key.";
             return Err(Refusal::new(Condition::UnauthorizedAccess, text));
         }
-        let mut held = HeldGrant::new(self.policy.ring.authorize(put.token, put.audience, at.wall)?, at);
+        let grant = self.policy.ring.authorize(put.token, put.audience, at.wall)?;
+        if let Some(hub) = grant.audience.address().and_then(Address::hub) {
+            exists(hub)?;
+        }
+        let mut held = HeldGrant::new(grant, at);
         let same = |old: &&mut HeldGrant| old.grant.audience == held.grant.audience;
         if let Some(older) = self.grants.values_mut().find(same) {
             held.permit = older.permit.take();
@@ -190,6 +215,7 @@ impl Access {
                 if held.is_expired(at) { *held.expired_since.get_or_insert(at.now) } else { at.now };
             at.now < known_since + KEPT_WHEN_EXPIRED
         });
+        self.shown.take_if(|shown| shown.is_expired(at));
     }
 
     /// Checks that an operation is permitted at an address, and returns the grant that permits it. The grant
@@ -223,34 +249,56 @@ impl Access {
         })
     }
 
-    /// Checks that a hub may be described, with a token that was put or with the one in the request.
+    /// Checks that a hub may be described, with a token that was put or with the one in the request. A valid
+    /// one in the request authenticates the connection.
     pub(crate) fn check_description(
-        &self,
+        &mut self,
         hub: &HubName,
         token: Option<&str>,
         namespace: &Namespace,
         at: Moment,
     ) -> Result<(), Refusal> {
         let permits = |grant: &Grant| grant.claims.may_describe() && grant.covers_hub(hub);
-        let shown = self.grants.values().any(|held| permits(&held.grant) && !held.is_expired(at));
-        if self.policy.is_open() || shown {
+        let put = self.grants.values().any(|held| permits(&held.grant) && !held.is_expired(at));
+        if self.policy.is_open() || put {
             return Ok(());
         }
         let address = Address::Hub { hub: hub.clone() };
         // Scopes without a host are valid for any host.
-        let of_request =
-            token.and_then(|token| self.policy.ring.authorize(token, &address.to_string(), at.wall).ok());
+        let of_request = token.map(|token| self.policy.ring.authorize(token, &address.to_string(), at.wall));
         match of_request {
-            Some(grant) if permits(&grant) => Ok(()),
+            Some(Ok(grant)) if permits(&grant) => {
+                self.shown = Some(HeldGrant::new(grant, at));
+                Ok(())
+            }
+            Some(Err(invalid)) => Err(invalid.into()),
             // A peer that is told so puts a new token.
             _ if self.grants.values().any(|held| permits(&held.grant)) => Err(InvalidToken::Expired.into()),
             _ => Err(texts::missing_claim(Claims::LISTEN, &entity(namespace, &address))),
         }
     }
 
+    /// Checks that the peer has a token for any part of a hub, so that it may learn what the hub has not.
+    pub(crate) fn check_any_part(
+        &self,
+        needed: Claims,
+        address: &Address,
+        namespace: &Namespace,
+        at: Moment,
+    ) -> Result<(), Refusal> {
+        let covers = |grant: &Grant| address.hub().is_some_and(|hub| grant.covers_hub(hub));
+        let permits = |held: &HeldGrant| {
+            held.grant.claims.contains(needed) && covers(&held.grant) && !held.is_expired(at)
+        };
+        match self.policy.is_open() || self.grants.values().any(permits) {
+            true => Ok(()),
+            false => Err(texts::missing_claim(needed, &entity(namespace, address))),
+        }
+    }
+
     /// The time at which the next token expires.
     pub(crate) fn next_expiry(&self, at: Moment) -> Option<Monotonic> {
-        let running = self.grants.values().filter(|held| !held.is_expired(at));
+        let running = self.held().filter(|held| !held.is_expired(at));
         running.map(|held| held.expires(at)).filter(|expires| *expires < Monotonic::NEVER).min()
     }
 }

@@ -8,6 +8,9 @@
 //! A flood of connections evicts its own oldest members. Unauthenticated peers that only connect are in one
 //! stage, and cannot evict those that are about to put their token; peers that get further are in another
 //! stage. Regular clients spend a moment in each.
+//!
+//! Connections that wait also share a limit of bytes and sessions. Beyond it the oldest of those that use more
+//! than an equal share is evicted, so that one that uses little is not evicted because of others.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -30,21 +33,52 @@ pub(crate) enum Stage {
 
 const STAGES: usize = Stage::Attached as usize + 1;
 
+/// The resources that a connection uses, or all that wait together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// Sessions, links, and what is buffered.
+    pub(crate) bytes: usize,
+    /// The number of sessions.
+    pub(crate) sessions: usize,
+}
+
+/// The limits of an [`Admission`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmissionLimits {
+    /// Connections that wait.
+    pub(crate) waiting: usize,
+    /// The cost of all that wait together.
+    pub(crate) cost: Cost,
+    /// The bytes of one that waits. What one uses has to be small beside what all may, because memory that was
+    /// freed is not returned to the system at once.
+    pub(crate) bytes_of_one: usize,
+    /// Admitted connections.
+    pub(crate) admitted: usize,
+}
+
 /// The connection limits, and the connections that are not admitted yet.
 #[derive(Debug)]
 pub(crate) struct Admission {
     state: Mutex<State>,
     /// Notified when a connection leaves those that wait.
     gone: Notify,
-    max_waiting: usize,
-    max_admitted: usize,
+    limits: AdmissionLimits,
+}
+
+/// A connection that waits.
+#[derive(Debug)]
+struct Waiting {
+    evicted: Arc<Notify>,
+    cost: Cost,
 }
 
 #[derive(Debug, Default)]
 struct State {
     next: u64,
     /// By stage, and in the order in which they reached it.
-    waiting: [BTreeMap<u64, Arc<Notify>>; STAGES],
+    waiting: [BTreeMap<u64, Waiting>; STAGES],
+    /// The cost of all that wait.
+    cost: Cost,
     /// Connections that were evicted, and whose sockets are still open.
     leaving: usize,
     admitted: usize,
@@ -55,8 +89,8 @@ struct State {
 pub(crate) struct Full(pub(crate) usize);
 
 impl Admission {
-    pub(crate) fn new(max_admitted: usize, max_waiting: usize) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::default(), gone: Notify::new(), max_waiting, max_admitted })
+    pub(crate) fn new(limits: AdmissionLimits) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), gone: Notify::new(), limits })
     }
 
     /// Waits until evicted connections are gone, as long as there would be too many otherwise. Call it before
@@ -68,7 +102,7 @@ impl Admission {
             gone.as_mut().enable();
             {
                 let state = self.lock();
-                if state.waiting() + state.leaving <= self.max_waiting {
+                if state.waiting() + state.leaving <= self.limits.waiting {
                     return;
                 }
             }
@@ -79,8 +113,9 @@ impl Admission {
     /// Registers a new connection.
     pub(crate) fn enter(self: &Arc<Self>) -> Ticket {
         let evicted = Arc::new(Notify::new());
-        let number = self.lock().wait(Stage::Connected, &evicted, self.max_waiting);
-        Ticket { admission: self.clone(), number, evicted, stage: Some(Stage::Connected) }
+        let number = self.lock().wait(Stage::Connected, &evicted, self.limits.waiting);
+        let stage = Some(Stage::Connected);
+        Ticket { admission: self.clone(), number, evicted, stage, cost: Cost::default() }
     }
 
     /// Evicts one connection at once.
@@ -104,23 +139,72 @@ impl State {
             self.evict();
         }
         self.next += 1;
-        self.waiting[stage as usize].insert(self.next, evicted.clone());
+        let waiting = Waiting { evicted: evicted.clone(), cost: Cost::default() };
+        self.waiting[stage as usize].insert(self.next, waiting);
         self.next
+    }
+
+    /// Changes the cost of one that waits; false if it does not wait.
+    fn set_cost(&mut self, stage: Stage, number: u64, cost: Cost) -> bool {
+        let Some(waiting) = self.waiting[stage as usize].get_mut(&number) else { return false };
+        let before = std::mem::replace(&mut waiting.cost, cost);
+        self.cost.bytes = self.cost.bytes - before.bytes + cost.bytes;
+        self.cost.sessions = self.cost.sessions - before.sessions + cost.sessions;
+        true
+    }
+
+    fn remove(&mut self, stage: usize, number: u64) -> Option<Waiting> {
+        let waiting = self.waiting[stage].remove(&number)?;
+        self.cost.bytes -= waiting.cost.bytes;
+        self.cost.sessions -= waiting.cost.sessions;
+        Some(waiting)
+    }
+
+    /// Evicts connections until the cost of all is within the limit: the oldest of those that cost more than
+    /// an equal share of what is exceeded. There is one, because no more connections wait than have a share.
+    fn evict_costly(&mut self, limits: &AdmissionLimits) {
+        loop {
+            let share = |limit: usize| limit / limits.waiting.max(1);
+            let many_bytes = self.cost.bytes > limits.cost.bytes;
+            let many_sessions = self.cost.sessions > limits.cost.sessions;
+            if !many_bytes && !many_sessions {
+                return;
+            }
+            let is_costly = |cost: Cost| {
+                many_bytes && cost.bytes > share(limits.cost.bytes)
+                    || many_sessions && cost.sessions > share(limits.cost.sessions)
+            };
+            let costly = |(stage, crowd): (usize, &BTreeMap<u64, Waiting>)| {
+                let (number, _) = crowd.iter().find(|(_, waiting)| is_costly(waiting.cost))?;
+                Some((*number, stage))
+            };
+            let Some((number, stage)) = self.waiting.iter().enumerate().filter_map(costly).min() else {
+                return;
+            };
+            self.evict_one(stage, number);
+        }
+    }
+
+    fn evict_one(&mut self, stage: usize, number: u64) {
+        if let Some(waiting) = self.remove(stage, number) {
+            self.leaving += 1;
+            // `notify_one` is kept for a connection that does not wait for it yet.
+            waiting.evicted.notify_one();
+        }
     }
 
     /// Evicts the oldest of the most crowded stage; of two as crowded, the earlier stage.
     fn evict(&mut self) {
-        let largest = self.waiting.iter_mut().rev().max_by_key(|crowd| crowd.len());
-        if let Some((_, oldest)) = largest.and_then(BTreeMap::pop_first) {
-            self.leaving += 1;
-            // `notify_one` is kept for a connection that does not wait for it yet.
-            oldest.notify_one();
+        let largest = self.waiting.iter().enumerate().rev().max_by_key(|(_, crowd)| crowd.len());
+        let oldest = largest.and_then(|(stage, crowd)| Some((stage, *crowd.first_key_value()?.0)));
+        if let Some((stage, number)) = oldest {
+            self.evict_one(stage, number);
         }
     }
 
     /// It is admitted, or gone.
     fn leave(&mut self, stage: Stage, number: u64) {
-        if self.waiting[stage as usize].remove(&number).is_none() {
+        if self.remove(stage as usize, number).is_none() {
             self.leaving -= 1;
         }
     }
@@ -134,6 +218,8 @@ pub(crate) struct Ticket {
     evicted: Arc<Notify>,
     /// Its progress; `None` once it is admitted.
     stage: Option<Stage>,
+    /// The cost that it reported last.
+    cost: Cost,
 }
 
 impl Ticket {
@@ -147,24 +233,38 @@ impl Ticket {
         let Some(stage) = self.stage.filter(|stage| *stage < to) else { return };
         let mut state = self.admission.lock();
         // Unless it was evicted meanwhile.
-        if let Some(evicted) = state.waiting[stage as usize].remove(&self.number) {
+        if let Some(waiting) = state.waiting[stage as usize].remove(&self.number) {
             state.next += 1;
             self.number = state.next;
-            state.waiting[to as usize].insert(self.number, evicted);
+            state.waiting[to as usize].insert(self.number, waiting);
             self.stage = Some(to);
         }
+    }
+
+    /// Reports what this connection costs while it waits. It may be evicted for it, or others may.
+    pub(crate) fn report(&mut self, cost: Cost) {
+        let Some(stage) = self.stage.filter(|_| cost != self.cost) else { return };
+        self.cost = cost;
+        let mut state = self.admission.lock();
+        if !state.set_cost(stage, self.number, cost) {
+            return;
+        }
+        if cost.bytes > self.admission.limits.bytes_of_one {
+            state.evict_one(stage as usize, self.number);
+        }
+        state.evict_costly(&self.admission.limits);
     }
 
     /// Counts the connection as admitted from now on.
     pub(crate) fn admit(&mut self) -> Result<(), Full> {
         let Some(stage) = self.stage else { return Ok(()) };
         let mut state = self.admission.lock();
-        if state.admitted >= self.admission.max_admitted {
-            return Err(Full(self.admission.max_admitted));
+        if state.admitted >= self.admission.limits.admitted {
+            return Err(Full(self.admission.limits.admitted));
         }
         state.admitted += 1;
         state.leave(stage, self.number);
-        self.stage = None;
+        (self.stage, self.cost) = (None, Cost::default());
         drop(state);
         self.admission.gone.notify_waiters();
         Ok(())
@@ -179,7 +279,7 @@ impl Ticket {
         self.evicted = Arc::new(Notify::new());
         let mut state = self.admission.lock();
         state.admitted -= 1;
-        self.number = state.wait(Stage::Attached, &self.evicted, self.admission.max_waiting);
+        self.number = state.wait(Stage::Attached, &self.evicted, self.admission.limits.waiting);
         self.stage = Some(Stage::Attached);
     }
 
@@ -201,106 +301,4 @@ impl Drop for Ticket {
 }
 
 #[cfg(test)]
-mod tests {
-    use futures_util::FutureExt;
-
-    use super::*;
-
-    fn is_evicted(ticket: &Ticket) -> bool {
-        ticket.evicted().now_or_never().is_some()
-    }
-
-    #[test]
-    fn the_oldest_that_waits_is_evicted_and_never_an_admitted_one() {
-        let admission = Admission::new(2, 2);
-        let mut first = admission.enter();
-        first.admit().unwrap();
-        let (second, third) = (admission.enter(), admission.enter());
-        let fourth = admission.enter();
-        assert!(!is_evicted(&first));
-        assert!(is_evicted(&second));
-        assert!(!is_evicted(&third));
-        drop(third);
-        let _fifth = admission.enter();
-        assert!(!is_evicted(&fourth));
-        admission.make_room();
-        assert!(is_evicted(&fourth));
-    }
-
-    #[test]
-    fn connections_that_only_connect_evict_none_of_a_later_stage() {
-        let admission = Admission::new(9, 8);
-        let mut others: Vec<_> = (0..3).map(|_| admission.enter()).collect();
-        for (other, stage) in others.iter_mut().zip([Stage::Greeted, Stage::Opened, Stage::Attached]) {
-            other.advance(stage);
-        }
-        let flood: Vec<_> = (0..1_000).map(|_| admission.enter()).collect();
-        assert!(!others.iter().any(is_evicted));
-        assert_eq!(flood.iter().filter(|one| is_evicted(one)).count(), 1_000 - 5);
-        assert!(!is_evicted(flood.last().unwrap()));
-    }
-
-    #[test]
-    fn connections_of_a_later_stage_evict_none_that_just_connected() {
-        let admission = Admission::new(9, 8);
-        let mut flood = Vec::new();
-        for _ in 0..100 {
-            let mut one = admission.enter();
-            one.advance(Stage::Opened);
-            one.advance(Stage::Attached);
-            flood.push(one);
-        }
-        let other = admission.enter();
-        for _ in 0..100 {
-            let mut one = admission.enter();
-            one.advance(Stage::Attached);
-            flood.push(one);
-        }
-        assert!(!is_evicted(&other));
-    }
-
-    #[test]
-    fn a_socket_that_is_still_there_counts() {
-        let admission = Admission::new(9, 2);
-        let mut waiting: Vec<_> = (0..2).map(|_| admission.enter()).collect();
-        assert!(admission.room().now_or_never().is_some());
-        waiting.push(admission.enter());
-        assert!(admission.room().now_or_never().is_none(), "three sockets");
-        drop(waiting.remove(0));
-        assert!(admission.room().now_or_never().is_some());
-        // A connection that is admitted at the last moment needs no room among those that wait.
-        waiting.push(admission.enter());
-        waiting[0].admit().unwrap();
-        assert!(admission.room().now_or_never().is_some());
-    }
-
-    #[test]
-    fn a_dismissed_connection_waits_again_and_frees_its_place() {
-        let admission = Admission::new(1, 2);
-        let (mut one, mut other) = (admission.enter(), admission.enter());
-        admission.make_room();
-        one.admit().unwrap();
-        one.dismiss();
-        one.dismiss();
-        assert!(!is_evicted(&one), "it was notified before it was admitted");
-        other.admit().unwrap();
-        assert_eq!(one.admit().unwrap_err().0, 1);
-        admission.make_room();
-        assert!(is_evicted(&one) && !is_evicted(&other));
-        drop((one, other));
-        let state = admission.lock();
-        assert_eq!((state.waiting(), state.leaving, state.admitted), (0, 0, 0));
-    }
-
-    #[test]
-    fn no_more_connections_are_admitted_than_the_limit() {
-        let admission = Admission::new(1, 9);
-        let (mut one, mut other) = (admission.enter(), admission.enter());
-        one.admit().unwrap();
-        one.admit().unwrap();
-        assert_eq!(other.admit().unwrap_err().0, 1);
-        drop(one);
-        other.admit().unwrap();
-        assert!(other.is_admitted());
-    }
-}
+mod tests;

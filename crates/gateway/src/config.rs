@@ -11,8 +11,11 @@ pub const DEFAULT_CONNECTIONS: usize = 4096;
 pub const DEFAULT_UNAUTHENTICATED: usize = 256;
 /// Default of [`GatewayLimits::time_to_open`].
 pub const DEFAULT_TIME_TO_OPEN: Duration = Duration::from_secs(10);
-/// Default of [`GatewayLimits::time_to_authorize`]: the service closes connections without a link after the same time.
-pub const DEFAULT_TIME_TO_AUTHORIZE: Duration = Duration::from_secs(60);
+/// Default of [`GatewayLimits::unauthenticated_bytes`]: for each connection 96 KiB, which are the sessions of a
+/// client that reads 200 partitions.
+pub const DEFAULT_UNAUTHENTICATED_BYTES: usize = DEFAULT_UNAUTHENTICATED * (96 << 10);
+/// Default of [`GatewayLimits::time_without_links`]: the service closes such connections after the same time.
+pub const DEFAULT_TIME_WITHOUT_LINKS: Duration = Duration::from_secs(60);
 /// Default of [`GatewayLimits::links`]: one host may read every partition of the largest hub, and query its properties.
 pub const DEFAULT_LINKS: usize = 2048;
 /// Default of [`GatewayLimits::bytes_in_flight`].
@@ -38,8 +41,6 @@ pub const DEFAULT_TIME_TO_STOP: Duration = Duration::from_secs(5);
 
 /// Links of a connection without a token. Refused links count until the peer has answered the `detach`.
 pub(crate) const MAX_LINKS_UNAUTHENTICATED: usize = 32;
-/// Sessions of a connection without a token.
-pub(crate) const MAX_SESSIONS_UNAUTHENTICATED: usize = 8;
 
 /// The configuration of a gateway.
 #[derive(Clone, Debug)]
@@ -70,10 +71,18 @@ pub struct GatewayLimits {
     /// Beyond it one is closed: the oldest of those in the most crowded stage of the handshake. Regular
     /// clients pass all stages within a moment. Unauthenticated connections may use far less than others.
     pub unauthenticated: usize,
+    /// Bytes that all unauthenticated connections together use for sessions, links, incomplete requests and
+    /// output that is not read; [`DEFAULT_UNAUTHENTICATED_BYTES`]. Beyond it the oldest of those that use more
+    /// than an equal share is closed; and one that alone uses 1 MiB, and a 32nd of the limit. The same holds for their sessions beyond half of
+    /// [`Self::total_sessions`]. Within that, an unauthenticated connection stays for as long as it likes:
+    /// SDKs open one session for each partition before they put a token, some send their tokens with each
+    /// request to `$management` only, and one ends its process if a connection is closed while it retries
+    /// with a wrong key.
+    pub unauthenticated_bytes: usize,
     /// Time from connecting to the `open` of AMQP, TLS included; [`DEFAULT_TIME_TO_OPEN`].
     pub time_to_open: Duration,
-    /// Time from connecting to the first valid token; [`DEFAULT_TIME_TO_AUTHORIZE`].
-    pub time_to_authorize: Duration,
+    /// Time for which an unauthenticated connection may be without a link; [`DEFAULT_TIME_WITHOUT_LINKS`].
+    pub time_without_links: Duration,
     /// Links of one connection; [`DEFAULT_LINKS`].
     pub links: usize,
     /// Bytes of events that one connection may have on their way to the disk. At this limit nothing more is
@@ -105,7 +114,7 @@ pub struct GatewayLimits {
     /// unauthenticated connections may have, which is 32 for each of [`Self::unauthenticated`].
     pub total_links: usize,
     /// Sessions of all connections together; [`DEFAULT_TOTAL_SESSIONS`]. As with links; unauthenticated
-    /// connections may have 8 each.
+    /// connections may have half of them.
     pub total_sessions: usize,
     /// Tokens of all connections together; [`DEFAULT_TOTAL_TOKENS`]. Beyond it a new token is refused; a
     /// token that replaces another one, as renewals do, is taken. Tokens count until a minute after they
@@ -121,7 +130,8 @@ impl Default for GatewayLimits {
             connections: DEFAULT_CONNECTIONS,
             unauthenticated: DEFAULT_UNAUTHENTICATED,
             time_to_open: DEFAULT_TIME_TO_OPEN,
-            time_to_authorize: DEFAULT_TIME_TO_AUTHORIZE,
+            unauthenticated_bytes: DEFAULT_UNAUTHENTICATED_BYTES,
+            time_without_links: DEFAULT_TIME_WITHOUT_LINKS,
             links: DEFAULT_LINKS,
             bytes_in_flight: DEFAULT_BYTES_IN_FLIGHT,
             buffered_bytes: DEFAULT_BUFFERED_BYTES,
@@ -149,6 +159,7 @@ impl GatewayConfig {
         for (name, value) in [
             ("connections", limits.connections),
             ("unauthenticated", limits.unauthenticated),
+            ("unauthenticated_bytes", limits.unauthenticated_bytes),
             ("links", limits.links),
             ("bytes_in_flight", limits.bytes_in_flight),
             ("tokens", limits.tokens),
@@ -160,7 +171,7 @@ impl GatewayConfig {
         }
         for (name, value) in [
             ("time_to_open", limits.time_to_open),
-            ("time_to_authorize", limits.time_to_authorize),
+            ("time_without_links", limits.time_without_links),
             ("time_to_read", limits.time_to_read),
             ("time_to_finish", limits.time_to_finish),
         ] {
@@ -169,18 +180,22 @@ impl GatewayConfig {
             }
         }
         // A flood of unauthenticated connections takes nothing from the authenticated ones.
-        for (name, value, of_each) in [
-            ("total_links", limits.total_links, MAX_LINKS_UNAUTHENTICATED.min(limits.links)),
-            ("total_sessions", limits.total_sessions, MAX_SESSIONS_UNAUTHENTICATED),
-        ] {
-            let least = limits.unauthenticated.saturating_mul(2 * of_each);
-            if value < least {
-                return wrong(format!(
-                    "{name} ({value}) must be at least {least}, twice what {} unauthenticated connections may have; \
-                     raise it, or lower unauthenticated",
-                    limits.unauthenticated
-                ));
-            }
+        let of_each = MAX_LINKS_UNAUTHENTICATED.min(limits.links);
+        let least = limits.unauthenticated.saturating_mul(2 * of_each);
+        if limits.total_links < least {
+            return wrong(format!(
+                "total_links ({}) must be at least {least}, twice what {} unauthenticated connections may have; \
+                 raise it, or lower unauthenticated",
+                limits.total_links, limits.unauthenticated
+            ));
+        }
+        let least = limits.unauthenticated.saturating_mul(2);
+        if limits.total_sessions < least {
+            return wrong(format!(
+                "total_sessions ({}) must be at least {least}, or {} unauthenticated connections have less than one \
+                 session each; raise it, or lower unauthenticated",
+                limits.total_sessions, limits.unauthenticated
+            ));
         }
         if limits.buffered_bytes < MIN_BUFFERED_BYTES {
             return wrong(format!(

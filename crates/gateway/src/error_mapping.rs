@@ -8,7 +8,7 @@ use ephor_core::source::{OpenError, ReceiveError, SourceError};
 use ephor_core::time::Timestamp;
 use ephor_hub::{Hub, HubError, LocalNamespace, SendError};
 use ephor_wire::address::{Address, same_name};
-use ephor_wire::condition::{Condition, Refusal, Tracking, texts};
+use ephor_wire::condition::{Condition, Refusal, Tracking, error_texts as texts};
 
 /// The time for which a sender is asked to wait while the disk is full, or nearly: the value that the service
 /// sends when it throttles.

@@ -21,14 +21,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::access::Policy;
-use crate::admission::{Admission, Ticket};
+use crate::admission::{Admission, AdmissionLimits, Cost, Ticket};
 use crate::budget::Budget;
 use crate::config::{GatewayConfig, GatewayLimits, InvalidGateway};
 use crate::connection::{ConnectionTask, MAX_CONCURRENT_LOG_READS};
-use crate::files;
+use crate::connections_by_open_files;
 use crate::hub_info_cache::HubInfoCache;
 use crate::idempotence::Producers;
 use crate::log_limit::LogLimits;
+use crate::os;
 use crate::tls::Tls;
 
 /// Pause after `accept` failed, for example because too many files are open.
@@ -38,13 +39,20 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
 /// flood, and then everybody who connects waits for a second or more.
 const BACKLOG: u32 = 1024;
 
+/// The largest segment on loopback, as on an ordinary network. Segments of loopback have 64 KiB otherwise, and a
+/// client with a smaller receive buffer gets only what the system sends it five times a second: the original .NET
+/// client sets 8 KiB. Other clients notice nothing, because the system cuts no segments on loopback.
+const LOOPBACK_SEGMENT: u32 = 1448;
+
 /// Opens a listener that withstands a flood of connections: its backlog is longer than that of
-/// [`TcpListener::bind`](tokio::net::TcpListener::bind).
+/// [`TcpListener::bind`](tokio::net::TcpListener::bind). On loopback it also serves clients with a small receive
+/// buffer at full speed.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // As the standard library does it: sockets of earlier connections in TIME_WAIT do not block the address.
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
+    os::reuse_address(&socket)?;
+    if address.ip().is_loopback() {
+        os::limit_segment_size(&socket, LOOPBACK_SEGMENT)?;
+    }
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
@@ -112,12 +120,18 @@ impl Gateway {
         config.validate()?;
         let no_secret_key = config.has_no_secret_key();
         let GatewayConfig { keys, allow_insecure, limits } = config;
-        let limits = files::within(limits, files::open_file_limit());
+        let limits = connections_by_open_files::within(limits, os::open_file_limit());
         let container = format!("{:016x}{:016x}_G0", environment.random(), environment.random());
         Ok(Self(Arc::new(Shared {
             namespace,
             policy: Arc::new(Policy::new(keys)),
-            admission: Admission::new(limits.connections, limits.unauthenticated),
+            admission: Admission::new(AdmissionLimits {
+                waiting: limits.unauthenticated,
+                // A flood of unauthenticated connections takes no session from the authenticated ones.
+                cost: Cost { bytes: limits.unauthenticated_bytes, sessions: limits.total_sessions / 2 },
+                bytes_of_one: (limits.unauthenticated_bytes / 32).max(1 << 20),
+                admitted: limits.connections,
+            }),
             producers: Producers::default(),
             log_limits: LogLimits::default(),
             budget: Budget::new(limits.buffered_bytes, environment.clone()),

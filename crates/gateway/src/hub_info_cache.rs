@@ -1,4 +1,4 @@
-//! Caches what never changes about a hub.
+//! Caches the properties of a hub that never change.
 //!
 //! A description is a copy of all properties of a hub. Links are attached all the time, and these values stay
 //! the same for the life of a log.

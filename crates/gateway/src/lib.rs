@@ -31,7 +31,7 @@
 //! | `config.rs` | keys and limits, and their validation |
 //! | `gateway.rs` | accepting connections, and graceful shutdown |
 //! | `admission.rs` | the connection limits; evicts connections that have not authenticated |
-//! | `files.rs` | the connection limits within the limit of open files, half of which is for the hubs |
+//! | `connections_by_open_files.rs` | the connection limits within the limit of open files, half of which is for the hubs |
 //! | `budget.rs` | the memory of all connections together: back-pressure and eviction |
 //! | `access.rs` | the tokens of a connection, and what they permit |
 //! | `keys.rs` | parsing of keys: the name, claims and hub of each |
@@ -40,6 +40,7 @@
 //! | `error_mapping.rs` | mapping of the hub's errors to AMQP errors |
 //! | `hub_info_cache.rs` | cache of what never changes about a hub |
 //! | `log_limit.rs` | rate limit of log lines that peers can trigger |
+//! | `os.rs` | calls to the operating system |
 //! | `idempotence/` | idempotent producers, which number their events |
 //! | `connection/` | one connection: links, senders, receivers, requests |
 
@@ -48,20 +49,21 @@ mod admission;
 mod budget;
 pub mod config;
 mod connection;
+mod connections_by_open_files;
 mod error_mapping;
-mod files;
 mod gateway;
 mod hub_info_cache;
 mod idempotence;
 pub mod keys;
 mod log_limit;
+mod os;
 mod quirks;
 mod tls;
 
 pub use config::{GatewayConfig, GatewayLimits, InvalidGateway, development_key};
-pub use files::raise_open_file_limit;
 pub use gateway::{Gateway, ServeError, listen};
 pub use keys::{InvalidKeys, parse_key, parse_keys};
+pub use os::raise_open_file_limit;
 pub use quirks::{QUIRKS, Quirk};
 pub use tls::{InvalidTls, Tls};
 

@@ -10,6 +10,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use ephor_runtime::environment::{Environment, TokioEnvironment};
+use ephor_runtime::os::private_file;
+use rcgen::{CertificateParams, DistinguishedName, DnType};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::client::verify_server_name;
@@ -20,6 +23,8 @@ use tokio_rustls::rustls::server::{ClientHello, ParsedCertificate, ResolvesServe
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};
+
+use crate::os;
 
 /// The file that holds the development certificate, for clients to trust.
 const DEVELOPMENT_CERTIFICATE: &str = "development-certificate.pem";
@@ -90,7 +95,7 @@ impl Tls {
             false => None,
         };
         match found {
-            Some(pair) if names.iter().all(|name| is_for(&pair, name)) => make_private(&files.key)?,
+            Some(pair) if names.iter().all(|name| is_for(&pair, name)) => os::make_private(&files.key)?,
             _ => files.make(folder, names)?,
         }
         Ok((Self::from_files(&certificates, &files.key)?, certificates))
@@ -147,6 +152,11 @@ impl fmt::Debug for Served {
 /// tick of the file system's clock.
 type Version = u64;
 
+/// The most characters that X.520 allows in a common name.
+const MAX_COMMON_NAME: usize = 64;
+/// The attribute `serialNumber` of X.520.
+const SERIAL_NUMBER: &[u64] = &[2, 5, 4, 5];
+
 const CERTIFICATES: &str = "certificates";
 const PRIVATE_KEY: &str = "a private key";
 
@@ -174,13 +184,29 @@ impl PairFiles {
     /// Generates a pair and replaces the old one. Each file is replaced atomically; a crash between the two
     /// leaves a pair that does not match, and that is made again at the next start.
     fn make(&self, folder: &Path, names: &[&str]) -> Result<(), InvalidTls> {
-        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let made = rcgen::generate_simple_self_signed(names)?;
-        replace(&self.key, &made.signing_key.serialize_pem(), 0o600)?;
-        replace(&self.certificates, &made.cert.pem(), 0o644)?;
+        let key = rcgen::KeyPair::generate()?;
+        let certificate = development_certificate(names)?.self_signed(&key)?;
+        replace(&self.key, &key.serialize_pem(), private_file)?;
+        replace(&self.certificates, &certificate.pem(), os::file_for_all_readers)?;
         fs::File::open(folder)?.sync_all()?;
         Ok(())
     }
+}
+
+/// The content of a certificate for these names. Its subject has a serial number of its own: .NET finds the
+/// issuer by the subject alone, and could not tell two development certificates apart in one file.
+fn development_certificate(names: &[&str]) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+    let serial = TokioEnvironment.random();
+    let host = names.first().copied().unwrap_or("localhost");
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::OrganizationName, "Ephor development certificate");
+    subject.push(DnType::CommonName, host.chars().take(MAX_COMMON_NAME).collect::<String>());
+    subject.push(DnType::CustomDnType(SERIAL_NUMBER.to_vec()), format!("{serial:016x}"));
+    params.distinguished_name = subject;
+    // Not negative, and not zero: the first byte is 1.
+    params.serial_number = Some([&[1], &serial.to_be_bytes()[..]].concat().into());
+    Ok(params)
 }
 
 impl PairBytes {
@@ -215,8 +241,12 @@ fn is_for(pair: &CertifiedKey, name: &str) -> bool {
     ServerName::try_from(name).is_ok_and(|name| verify_server_name(&certificate, &name).is_ok())
 }
 
-/// Replaces a file atomically, with these permissions.
-fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+/// Replaces a file atomically. The function sets its permissions.
+fn replace(
+    path: &Path,
+    text: &str,
+    set_permissions: fn(&mut fs::OpenOptions) -> &mut fs::OpenOptions,
+) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     match fs::remove_file(&new) {
@@ -224,25 +254,8 @@ fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         _ => {}
     }
     let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    let mut file = options.open(&new)?;
+    let mut file = set_permissions(options.write(true).create_new(true)).open(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)
-}
-
-/// Removes the permissions of group and others.
-fn make_private(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mut permissions = fs::metadata(path)?.permissions();
-        if permissions.mode() & 0o077 != 0 {
-            permissions.set_mode(0o600);
-            fs::set_permissions(path, permissions)?;
-        }
-    }
-    Ok(())
 }

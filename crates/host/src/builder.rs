@@ -13,8 +13,9 @@ use ephor_core::store::Store;
 
 use crate::context::PartitionContext;
 use crate::environment::{Environment, TokioEnvironment};
+use crate::error::HostError;
 use crate::host::{Config, EventProcessorHost};
-use crate::options::{EventProcessorOptions, InvalidOption, PartitionManagerOptions};
+use crate::options::{ErrorHandler, EventProcessorOptions, InvalidOption, PartitionManagerOptions};
 use crate::processor::{EventProcessor, PerBatch, PerEvent};
 use crate::pump::{self, Factory};
 
@@ -50,19 +51,16 @@ pub struct HostBuilder {
     group: String,
     name: Option<String>,
     options: EventProcessorOptions,
+    on_error: Option<ErrorHandler>,
     manager: PartitionManagerOptions,
     rules: Rules,
 }
 
 impl EventProcessorHost {
-    /// A host that reads `source` and keeps its leases and checkpoints in `store`.
+    /// A host that reads `source` and keeps its leases and checkpoints in `store`. Both may be chosen at run time: an
+    /// `Arc<dyn EventSource>` is a source, and an `Arc<dyn Store>` is a store.
     pub fn builder(source: impl EventSource, store: impl Store) -> HostBuilder {
         HostBuilder::new(Arc::new(source), Arc::new(store))
-    }
-
-    /// Like [`builder`](Self::builder), for a source and a store chosen at run time.
-    pub fn builder_from(source: Arc<dyn EventSource>, store: Arc<dyn Store>) -> HostBuilder {
-        HostBuilder::new(source, store)
     }
 }
 
@@ -75,6 +73,7 @@ impl HostBuilder {
             group: DEFAULT_CONSUMER_GROUP.into(),
             name: None,
             options: EventProcessorOptions::default(),
+            on_error: None,
             manager: PartitionManagerOptions::default(),
             rules: Rules::default(),
         }
@@ -95,6 +94,23 @@ impl HostBuilder {
     /// Sets the options of reading and delivering events.
     pub fn options(mut self, options: EventProcessorOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Calls the function with every error inside the host, in place of
+    /// [`EventProcessorOptions::on_error`], in whatever order both are set. It must not block.
+    ///
+    /// ```
+    /// # use ephor_host as ephor;
+    /// # use ephor::memory::{MemoryHub, MemoryStore};
+    /// # let (hub, store) = (MemoryHub::new("homes", 4)?, MemoryStore::default());
+    /// let host = ephor::EventProcessorHost::builder(hub, store)
+    ///     .on_error(|error| eprintln!("{error}"))
+    ///     .for_each_event(|_, _| async { Ok(()) })?;
+    /// # Ok::<(), ephor::BoxError>(())
+    /// ```
+    pub fn on_error(mut self, handler: impl Fn(&HostError) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(ErrorHandler::new(handler));
         self
     }
 
@@ -133,6 +149,8 @@ impl HostBuilder {
     ) -> Result<EventProcessorHost, BuildError> {
         self.options.validate()?;
         self.manager.validate()?;
+        let mut options = self.options;
+        options.on_error = self.on_error.or(options.on_error);
         let group = GroupId {
             namespace: self.source.namespace().clone(),
             hub: self.source.hub().clone(),
@@ -146,7 +164,7 @@ impl HostBuilder {
             environment: self.environment,
             group,
             name,
-            options: self.options,
+            options,
             manager: self.manager,
             rules: self.rules,
             run_pump: Arc::new(move |args| Box::pin(pump::run(args, factory.clone()))),

@@ -8,6 +8,7 @@ use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, LogId, Namespace, PartitionId};
+use ephor_core::position::StartPosition;
 use ephor_core::progress::Lag;
 use ephor_core::store::{Save, SaveRequest};
 use tokio::sync::watch;
@@ -187,6 +188,13 @@ impl PartitionContext {
             let (partition, epoch) = (self.partition(), self.epoch());
             tracing::warn!(%partition, %epoch, ?checkpoint, "a committed checkpoint of another owner or partition is ignored");
         }
+    }
+
+    /// The position at which this owner starts to read: after the checkpoint, or the initial
+    /// position, or the replacement of one that does not exist. It is known when the processor is
+    /// created, and changes only if that position turns out not to exist.
+    pub fn starts_at(&self) -> Option<StartPosition> {
+        self.progress().start.clone()
     }
 
     /// The last checkpoint that is known to be stored.

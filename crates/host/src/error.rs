@@ -1,14 +1,18 @@
 //! The errors of a host, worded for the person on call.
 //!
-//! The message of an error contains the messages of its causes, so it is complete by itself. The causes are also its
-//! fields and its `source`, for programs that decide by them.
+//! The message of an error contains the messages of its causes, so it is complete by itself. The causes are fields, for
+//! programs that decide by them, and the `source`. A program that prints a whole chain uses
+//! [`with_causes`], which prints nothing twice.
 
 mod messages;
+#[cfg(feature = "serde")]
+mod serde_text;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_core::BoxError;
+use ephor_core::causes::with_causes;
 use ephor_core::epoch::Epoch;
 use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
@@ -56,7 +60,7 @@ pub enum CheckpointError {
 #[non_exhaustive]
 pub enum ProcessorError {
     /// It returned an error.
-    #[error("{0}")]
+    #[error("{}", with_causes(&**.0))]
     Failed(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// It panicked. The instance is discarded.
     #[error("the processor panicked: {message}")]

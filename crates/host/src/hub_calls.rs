@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use ephor_core::source::{EventSource, SourceError};
+use ephor_core::source::{EventSource, ReceiveError, SourceError};
 
 use crate::environment::Environment;
 
@@ -61,6 +61,14 @@ pub(crate) async fn while_bytes_come<T, E: From<SourceError>>(
                  may be slow: then lower prefetch_bytes or prefetch_count"
             );
         }
+    }
+}
+
+/// The error of the hub behind one of a receiver that is not disconnected.
+pub(crate) fn source_error(error: ReceiveError) -> SourceError {
+    match error {
+        ReceiveError::Source(error) => error,
+        other => SourceError::Unavailable(other.into()),
     }
 }
 

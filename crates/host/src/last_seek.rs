@@ -15,6 +15,7 @@ use crate::error::StoreCallError;
 /// A seek: an operator moved the position of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Sought {
     /// The epoch that the seek took. It identifies the seek: every later one has a higher epoch.
     pub epoch: Epoch,

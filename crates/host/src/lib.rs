@@ -7,7 +7,7 @@
 //! | one owned partition | `pump/` |
 //! | what a processor sees, and checkpoints | `processor.rs`, `context.rs` |
 //! | options and their validation | `options.rs` |
-//! | errors and reports | `error.rs`, `report.rs` |
+//! | errors and reports | `error.rs`, `error_reports.rs` |
 //! | tools for operators | [`admin`] |
 //! | a store and a hub in memory | [`memory`] |
 
@@ -16,7 +16,9 @@ mod builder;
 mod checkpoint_throttle;
 mod context;
 mod error;
+mod error_reports;
 mod host;
+mod host_services;
 mod hub_calls;
 mod hub_health;
 mod last_seek;
@@ -30,16 +32,14 @@ mod progress;
 mod pump;
 mod pump_activity;
 mod pump_interface;
-mod report;
 mod saves_in_flight;
-mod services;
 mod stop_report;
 mod store_calls;
 
 pub use builder::{BuildError, HostBuilder, host_name};
 pub use context::{Checkpointed, PartitionContext};
 pub use error::{CheckpointError, HostError, PartitionError, ProcessorError, StoreCallError};
-pub use host::changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
+pub use host::ownership_changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
 pub use host::{EventProcessorHost, NotRunning, StartError};
 pub use last_seek::Sought;
@@ -54,6 +54,7 @@ pub use stop_report::StopReport;
 #[doc(inline)]
 pub use ephor_runtime::environment;
 
+pub use ephor_core::causes::with_causes;
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};
 pub use ephor_core::epoch::Epoch;
 pub use ephor_core::event::{Event, NewEvent, Properties, Property, Value};
@@ -66,6 +67,7 @@ pub use ephor_core::ids::{
 };
 pub use ephor_core::lease::{ClaimCause, Lease, ReleaseCause};
 pub use ephor_core::position::{Offset, SequenceNumber, StartPosition};
+pub use ephor_core::producer::{Producer, ProducerError, Target};
 pub use ephor_core::progress::Lag;
 pub use ephor_core::resume::{LostGround, OnInvalidPosition};
 pub use ephor_core::source::{EventSource, Receiver, SourceError};
@@ -92,6 +94,11 @@ pub mod source {
         EventSource, HubProperties, LastEnqueued, OpenError, OpenRequest, PartitionProperties, ReceiveError,
         Receiver, SourceCapabilities, SourceError,
     };
+}
+
+/// Types of the trait [`Producer`], for those who implement or call it.
+pub mod producer {
+    pub use ephor_core::producer::{Producer, ProducerError, SendCause, Sent, Target};
 }
 
 /// Types of the trait [`Store`], for those who implement or call it.

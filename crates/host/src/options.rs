@@ -1,4 +1,4 @@
-//! All options, with their defaults, their meaning and the checks of their values.
+//! All options of a host, with their defaults, their meaning and the checks of their values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,28 +61,40 @@ impl InvalidOption {
 /// The initial position of a partition without a checkpoint: one position, or a function of the
 /// partition.
 #[derive(Clone)]
-pub struct InitialPosition(Arc<dyn Fn(PartitionId) -> StartPosition + Send + Sync>);
+pub struct InitialPosition(Initial);
+
+#[derive(Clone)]
+enum Initial {
+    Same(StartPosition),
+    ByPartition(Arc<dyn Fn(PartitionId) -> StartPosition + Send + Sync>),
+}
 
 impl InitialPosition {
     /// Calls the function for each partition without a checkpoint.
     pub fn by_partition(choose: impl Fn(PartitionId) -> StartPosition + Send + Sync + 'static) -> Self {
-        Self(Arc::new(choose))
+        Self(Initial::ByPartition(Arc::new(choose)))
     }
 
     pub(crate) fn of(&self, partition: PartitionId) -> StartPosition {
-        (self.0)(partition)
+        match &self.0 {
+            Initial::Same(position) => position.clone(),
+            Initial::ByPartition(choose) => choose(partition),
+        }
     }
 }
 
 impl From<StartPosition> for InitialPosition {
     fn from(position: StartPosition) -> Self {
-        Self::by_partition(move |_| position.clone())
+        Self(Initial::Same(position))
     }
 }
 
 impl fmt::Debug for InitialPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InitialPosition({} for partition 0)", self.of(PartitionId(0)))
+        match &self.0 {
+            Initial::Same(position) => write!(f, "InitialPosition({position})"),
+            Initial::ByPartition(_) => f.write_str("InitialPosition(by partition)"),
+        }
     }
 }
 
@@ -116,6 +128,12 @@ impl fmt::Debug for ErrorHandler {
 /// };
 /// assert!(options.validate().is_ok());
 /// ```
+///
+/// With the feature `serde` they come from a configuration file. Fields have the names below,
+/// missing ones take their default, unknown ones are refused, and the values are validated.
+/// Durations are text, such as `"1m 30s"`; variants of enums are in lower case, such as
+/// `"earliest"` or `{ skip_after = { attempts = 3 } }`. `on_error`, and an `initial_position` that
+/// is a function, cannot be in a file. This format is stable; docs/configuration.md describes it.
 #[derive(Clone, Debug)]
 pub struct EventProcessorOptions {
     /// The most events in one call of `process_events`. It is a maximum: the host does not wait to
@@ -150,6 +168,10 @@ pub struct EventProcessorOptions {
     /// The time for which a partition is kept while the hub cannot be read, before it is closed and
     /// released. Default 30 s.
     pub source_patience: Duration,
+    /// The time within which the hub and the store must have answered once, or the start fails: for
+    /// programs that should end rather than wait. Default: no limit; a hub or a store that is
+    /// unreachable at the start is retried in the background.
+    pub start_timeout: Option<Duration>,
     /// Receives all errors inside the host. Default: they are only logged.
     pub on_error: Option<ErrorHandler>,
 }
@@ -168,6 +190,7 @@ impl Default for EventProcessorOptions {
             checkpoint: CheckpointPolicy::default(),
             failure: FailurePolicy::default(),
             source_patience: DEFAULT_SOURCE_PATIENCE,
+            start_timeout: None,
             on_error: None,
         }
     }
@@ -199,14 +222,16 @@ impl EventProcessorOptions {
                 "receive_timeout is zero, so every partition would be idle; try {DEFAULT_RECEIVE_TIMEOUT:?}"
             )
         })?;
-        ensure(self.process_timeout.is_none_or(|timeout| !timeout.is_zero()), "process_timeout", || {
-            "process_timeout is zero, so every call would be given up; leave it out, or try 60s".into()
-        })?;
-        ensure(
-            self.process_timeout.is_none_or(|timeout| timeout <= MAX_DURATION),
-            "process_timeout",
-            || "process_timeout is longer than a day; leave it out for none, or try 60s".into(),
-        )?;
+        for (name, timeout) in
+            [("process_timeout", self.process_timeout), ("start_timeout", self.start_timeout)]
+        {
+            ensure(timeout.is_none_or(|timeout| !timeout.is_zero()), name, || {
+                format!("{name} is zero, so nothing could end in time; leave it out, or try 60s")
+            })?;
+            ensure(timeout.is_none_or(|timeout| timeout <= MAX_DURATION), name, || {
+                format!("{name} is longer than a day; leave it out for none, or try 60s")
+            })?;
+        }
         ensure(self.checkpoint.every_events != Some(0), "checkpoint", || {
             "a checkpoint every 0 events makes no sense; try every 1000, or leave it out".into()
         })?;
@@ -221,7 +246,7 @@ impl EventProcessorOptions {
         })?;
         let backoff = match self.failure {
             FailurePolicy::Retry(backoff) | FailurePolicy::SkipAfter { backoff, .. } => Some(backoff),
-            FailurePolicy::Close { .. } => None,
+            _ => None,
         };
         ensure(
             backoff.is_none_or(|backoff| !backoff.first.is_zero() && backoff.first <= backoff.max),
@@ -241,7 +266,8 @@ impl EventProcessorOptions {
     }
 }
 
-/// Options of sharing partitions among hosts.
+/// Options of sharing partitions among hosts. With the feature `serde` they come from a
+/// configuration file, as [`EventProcessorOptions`] do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionManagerOptions {
     /// The time that a lease lasts without renewal, and thus the time that a crashed host's
@@ -339,5 +365,7 @@ impl PartitionManagerOptions {
     }
 }
 
+#[cfg(feature = "serde")]
+mod file_format;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use crate::error::PartitionError;
 /// The reason why a partition closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum CloseReason {
     /// The host stops. Checkpoints are still accepted.
     Shutdown,

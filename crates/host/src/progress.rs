@@ -3,7 +3,7 @@
 use ephor_core::checkpoint::{Checkpoint, Position, Unsaved};
 use ephor_core::event::Event;
 use ephor_core::ids::{LogId, PartitionId};
-use ephor_core::position::SequenceNumber;
+use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::progress::{self, Lag};
 use ephor_core::source::{LastEnqueued, PartitionProperties};
 use ephor_core::time::{Monotonic, Timestamp};
@@ -16,6 +16,8 @@ use crate::error::ProcessorError;
 pub(crate) struct Progress {
     /// The log that is read. Checkpoints of another one do not count.
     log: Option<LogId>,
+    /// The position at which reading started.
+    pub(crate) start: Option<StartPosition>,
     /// The last event for which `process_events` returned `Ok`.
     pub(crate) finished: Option<Position>,
     /// The end of the batch that is being processed.
@@ -37,6 +39,7 @@ pub(crate) struct Progress {
 /// A batch that fails and is redelivered.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Failing {
     /// The time of its first failure, by this host's wall clock.
     pub since: Timestamp,
@@ -49,6 +52,13 @@ pub struct Failing {
 impl Progress {
     pub(crate) fn new(log: Option<LogId>, saved: Option<Checkpoint>) -> Self {
         Self { log, saved, ..Self::default() }
+    }
+
+    /// Notes the position at which reading starts, as long as nothing was delivered from another one.
+    pub(crate) fn starting_at(&mut self, start: &StartPosition) {
+        if self.delivered.is_none() {
+            self.start = Some(start.clone());
+        }
     }
 
     /// Notes that a batch that ends with this event is passed to the processor.

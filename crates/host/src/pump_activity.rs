@@ -11,6 +11,7 @@ use ephor_core::time::Monotonic;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum PumpState {
     /// The partition is ours; waiting until its previous owner has certainly stopped.
     Waiting,

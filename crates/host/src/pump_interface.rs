@@ -17,16 +17,16 @@ use ephor_core::time::Monotonic;
 use tokio::sync::watch;
 
 use crate::context::PartitionContext;
+use crate::host_services::HostServices;
 use crate::processor::CloseReason;
 use crate::pump_activity::PumpActivity;
-use crate::services::HostServices;
 
 /// Runs a pump. It hides the type of the processor.
 pub(crate) type RunPump = Arc<dyn Fn(PumpArgs) -> BoxFuture<'static, PumpEnd> + Send + Sync>;
 
 /// The arguments of a pump.
 pub(crate) struct PumpArgs {
-    pub(crate) shared: Arc<HostServices>,
+    pub(crate) services: Arc<HostServices>,
     pub(crate) context: PartitionContext,
     pub(crate) activity: Arc<PumpActivity>,
     pub(crate) control: watch::Receiver<Control>,

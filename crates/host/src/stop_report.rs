@@ -7,6 +7,7 @@ use ephor_core::ids::PartitionId;
 /// The result of a stop, for each partition that the host owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StopReport {
     /// Finished, closed, saved and released.
     pub drained: Vec<PartitionId>,

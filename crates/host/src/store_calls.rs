@@ -17,7 +17,7 @@ use ephor_core::time::Monotonic;
 
 use crate::environment::Environment;
 use crate::error::{HostError, StoreCallError};
-use crate::report::Reporter;
+use crate::error_reports::Reporter;
 
 /// The result of a store call. A failure is reported before it is returned.
 pub(crate) type StoreResult<T> = Result<T, StoreCallError>;

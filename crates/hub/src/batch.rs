@@ -2,7 +2,7 @@
 //!
 //! Senders encode in their own tasks; the appender only adds a header. Readers get slices of bytes that were read once.
 
-mod unvalidated;
+mod older_versions;
 
 use bytes::Bytes;
 use ephor_amqp::Sections;
@@ -10,14 +10,15 @@ use ephor_amqp::validate::conform;
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
 use ephor_core::partition_key;
-use ephor_core::position::{Offset, SequenceNumber};
+use ephor_core::position::SequenceNumber;
 use ephor_core::time::Timestamp;
 use ephor_wire::message;
 
 use crate::error::SendError;
 use crate::journal::layout::{ALIGNMENT, u32_from};
 use crate::journal::{Frame, Payload};
-pub(crate) use unvalidated::OmissionLog;
+use crate::offset::offset_of;
+pub(crate) use older_versions::OmissionLog;
 
 /// The maximum size of a batch in bytes.
 pub const MAX_BATCH_BYTES: usize = 20 << 20;
@@ -63,14 +64,24 @@ impl Batch {
 
     /// Adds an event. If it is refused, the batch stays as it was. The encoded message is valid in every section.
     pub fn push(&mut self, event: &NewEvent) -> Result<(), SendError> {
-        self.record(event.partition_key.as_deref(), event.body.len(), |bytes| {
-            message::encode(event, bytes).map_err(|error| SendError::Unencodable(error.to_string()))
+        let key = event.partition_key.as_deref();
+        let key_length = key.map_or(0, str::len);
+        // Checked before anything is copied: the body alone may be too large.
+        self.check_event(event.body.len() + key_length)?;
+        let limit = self.max_event_bytes;
+        self.record(key, event.body.len(), |bytes| {
+            let before = bytes.len();
+            message::encode(event, bytes).map_err(|error| SendError::Unencodable(error.to_string()))?;
+            check_event(bytes.len() - before + key_length, limit)
         })
     }
 
     /// Adds a complete AMQP message. Validates every section first: a message that readers cannot decode would be a poison
-    /// event. It is stored byte for byte, but for text of the wrong type, which gets the right one ([`conform`]).
+    /// event. It is stored byte for byte, but for what makes it readable ([`conform`]).
+    ///
+    /// Its size is that of the message as it was sent, since that is what a link allows. Its key is a part of it.
     pub fn push_message(&mut self, partition_key: Option<&str>, encoded: &[u8]) -> Result<(), SendError> {
+        self.check_event(encoded.len())?;
         let encoded = conform(encoded).map_err(|error| SendError::Unencodable(error.to_string()))?;
         self.record(partition_key, encoded.len(), |bytes| {
             bytes.extend_from_slice(&encoded);
@@ -88,16 +99,12 @@ impl Batch {
         if let Some(key) = key {
             partition_key::check(key)?;
         }
-        // Checked before anything is copied: the body alone may be too large.
-        self.check_event(about + key.map_or(0, str::len))?;
         let start = self.bytes.len();
         self.bytes.reserve(RECORD_HEADER + key.map_or(0, str::len) + about + ALIGNMENT);
         self.bytes.extend_from_slice(&[0; RECORD_HEADER]);
         self.bytes.extend_from_slice(key.unwrap_or_default().as_bytes());
         let message = self.bytes.len();
-        let written = write(&mut self.bytes)
-            .and_then(|()| self.check_event(self.bytes.len() - start - RECORD_HEADER))
-            .and_then(|()| check_batch(self.bytes.len()));
+        let written = write(&mut self.bytes).and_then(|()| check_batch(self.bytes.len()));
         if let Err(error) = written {
             self.bytes.truncate(start);
             return Err(error);
@@ -112,8 +119,7 @@ impl Batch {
     }
 
     fn check_event(&self, size: usize) -> Result<(), SendError> {
-        let (size, limit) = (size as u64, self.max_event_bytes);
-        if size > limit { Err(SendError::EventTooLarge { size, limit }) } else { Ok(()) }
+        check_event(size, self.max_event_bytes)
     }
 
     /// Reserves memory for `events` more events with a body of about this size.
@@ -132,6 +138,11 @@ impl Batch {
         let checksum = crc32c::crc32c(&self.bytes);
         Payload { bytes: Bytes::from(self.bytes), count: self.count, checksum }
     }
+}
+
+fn check_event(size: usize, limit: u64) -> Result<(), SendError> {
+    let size = size as u64;
+    if size > limit { Err(SendError::EventTooLarge { size, limit }) } else { Ok(()) }
 }
 
 fn check_batch(size: usize) -> Result<(), SendError> {
@@ -175,7 +186,7 @@ impl StoredBatch {
         if frame.validated {
             return Self::with(frame, frame.payload.clone());
         }
-        let (records, invalid) = unvalidated::valid_records(frame);
+        let (records, invalid) = older_versions::valid_records(frame);
         invalid.into_iter().for_each(|(number, malformed)| omissions.report(partition, number, malformed));
         Self::with(frame, records)
     }
@@ -300,22 +311,6 @@ fn record_parts(record: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let length = if key == NO_KEY { 0 } else { usize::from(key) };
     let (text, message) = record[RECORD_HEADER..].split_at_checked(length)?;
     Some(((key != NO_KEY).then_some(text), message))
-}
-
-/// The offset of the first event, and the distance between two. An offset is computed from the sequence number and can
-/// be converted back, but differs from it, so that nobody confuses the two.
-const FIRST_OFFSET: u64 = 64;
-const OFFSET_STEP: u64 = 32;
-
-/// Returns the offset of an event.
-pub fn offset_of(number: u64) -> Offset {
-    Offset::number(FIRST_OFFSET + number * OFFSET_STEP)
-}
-
-/// Returns the number of the event with this offset; none if no event can have it.
-pub(crate) fn number_of(offset: &Offset) -> Option<u64> {
-    let distance = offset.as_number()?.checked_sub(FIRST_OFFSET)?;
-    distance.is_multiple_of(OFFSET_STEP).then_some(distance / OFFSET_STEP)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub enum SendError {
     /// An event is larger than the hub's limit.
     #[error("the event has {size} bytes; this hub accepts at most {limit} bytes")]
     EventTooLarge {
-        /// Its size, with its properties and its key.
+        /// Its size, with its properties and its key, or that of the message that was sent.
         size: u64,
         /// The limit.
         limit: u64,
@@ -35,6 +35,12 @@ pub enum SendError {
     /// The batch has no events.
     #[error("the batch is empty")]
     EmptyBatch,
+    /// The events have different keys, which select different partitions.
+    #[error(
+        "the events have different partition keys, and a batch is stored in one partition; send the events of each \
+         key with Target::Key, name a partition, or send them through the trait Producer, which sorts them by key"
+    )]
+    DifferentKeys,
     /// The hub has no such partition.
     #[error("hub {hub:?} has no partition {partition}; it has {partitions} in all, numbered from 0")]
     NoSuchPartition {

@@ -15,7 +15,7 @@ use ephor_core::time::{Clock, Timestamp};
 use ephor_wire::address::same_name;
 
 use crate::appender::{Appender, LogSize, Partitions, Stored};
-use crate::batch::{StoredBatch, number_of};
+use crate::batch::StoredBatch;
 use crate::catalog::HubRecord;
 use crate::committer::{Answer, CommitQueue, ShouldStore};
 use crate::config::{Durability, NamespaceConfig, Retention};
@@ -24,8 +24,9 @@ use crate::error::{HubError, SendError};
 use crate::files::Files;
 use crate::health::Problem;
 use crate::journal::{Cursor, Damage, Journal, JournalConfig, Log, Payload, RecoveryReport};
-use crate::partition::{Ended, Partition, ReceiverDescription};
-use crate::producer::Producer;
+use crate::offset::first_from;
+use crate::partition::{Ended, NextEvent, Partition, ReceiverDescription};
+use crate::producer::HubProducer;
 use crate::receiver::{HubReceiver, source_error};
 use crate::time::{ClockReading, HubClock};
 
@@ -168,8 +169,8 @@ impl Hub {
     }
 
     /// Returns a producer that sends to this hub.
-    pub fn producer(&self) -> Producer {
-        Producer::new(self.clone())
+    pub fn producer(&self) -> HubProducer {
+        HubProducer::new(self.clone())
     }
 
     /// Describes the hub as of the last commit. Does not wait for the disk.
@@ -227,6 +228,20 @@ impl Hub {
 
     /// Opens a receiver in a consumer group, by the epoch rules.
     pub async fn receiver(&self, request: OpenRequest) -> Result<HubReceiver, OpenError> {
+        self.open_receiver(request, NextEvent::Accepted).await
+    }
+
+    /// Like [`Self::receiver`], but begins at no sequence number that is still to come, as Azure Event Hubs does. There
+    /// a receiver that wants the next event begins after the last one.
+    pub async fn receiver_at_event(&self, request: OpenRequest) -> Result<HubReceiver, OpenError> {
+        self.open_receiver(request, NextEvent::Refused).await
+    }
+
+    async fn open_receiver(
+        &self,
+        request: OpenRequest,
+        to_come: NextEvent,
+    ) -> Result<HubReceiver, OpenError> {
         let OpenRequest { group, partition: id, start, epoch, receiver: name, .. } = request;
         let not_found = |what: String| OpenError::Source(SourceError::NotFound { what });
         let group = find_group(&self.record(), &group)
@@ -235,7 +250,7 @@ impl Hub {
         let now = self.0.clock.now();
         // Checked first: a stale owner must get the epoch error, whatever its start position is.
         partition.admit(&group, &name, epoch, (now, self.0.config.vanish_after))?;
-        let mut receiver = self.reader_at(partition.clone(), start).await?;
+        let mut receiver = self.reader_at(partition.clone(), start, to_come).await?;
         let admission = partition.enter(&group, &name, epoch, self.0.clock.now())?;
         receiver.admission = Some((group.clone(), admission));
         // The group may have been deleted while the start position was searched.
@@ -252,15 +267,17 @@ impl Hub {
         start: StartPosition,
     ) -> Result<HubReceiver, OpenError> {
         let partition = self.partition(partition)?;
-        self.reader_at(partition, start).await
+        self.reader_at(partition, start, NextEvent::Accepted).await
     }
 
     async fn reader_at(
         &self,
         partition: Arc<Partition>,
         start: StartPosition,
+        to_come: NextEvent,
     ) -> Result<HubReceiver, OpenError> {
-        let located = partition.locate(&start).map_err(|message| OpenError::InvalidPosition { message })?;
+        let located =
+            partition.locate(&start, to_come).map_err(|message| OpenError::InvalidPosition { message })?;
         let (next, not_before) = match (located, &start) {
             (Some(next), _) => (next, None),
             (None, StartPosition::EnqueuedTime(time)) => {
@@ -270,9 +287,7 @@ impl Hub {
         };
         let asked = match start {
             StartPosition::Sequence { number, inclusive } => Some(number.0 + u64::from(!inclusive)),
-            StartPosition::Offset { offset, inclusive } => {
-                number_of(&offset).map(|number| number + u64::from(!inclusive))
-            }
+            StartPosition::Offset { offset, inclusive } => first_from(&offset, inclusive, u64::MAX),
             _ => None,
         };
         Ok(HubReceiver {

@@ -16,12 +16,13 @@
 //! | `namespace.rs`, `verification.rs` | all hubs of a data folder: create, list, delete; verify |
 //! | `catalog.rs`, `config/` | the record of a hub on disk; its configuration |
 //! | `hub.rs`, `hub/changes.rs` | one hub: receivers, consumer groups, more partitions, retention; an `EventSource` |
-//! | `producer.rs`, `batch.rs` | sending; the encoding of events |
-//! | `partition.rs`, `receiver.rs` | reading; the epoch rules for receivers |
+//! | `producer.rs`, `producer/any_hub.rs`, `batch.rs` | sending; the interface that all hubs share; the encoding of events |
+//! | `partition.rs`, `receiver.rs`, `offset.rs` | reading; the epoch rules for receivers; offsets |
 //! | `committer.rs`, `appender.rs` | group commit: the queue of sends; append, publish, enforce retention |
 //! | `journal/` | the log on disk: layout, commit, recovery, index, reading, retention |
 //! | `time.rs`, `time/` | the time of a hub when the wall clock jumps |
 //! | `files/`, `lock.rs`, `disk_reserve.rs` | access to the disk; the space that stays free |
+//! | `os.rs` | calls to the operating system |
 //! | `health.rs` | the problems that keep hubs from working |
 
 mod appender;
@@ -37,13 +38,15 @@ mod hub;
 mod journal;
 mod lock;
 mod namespace;
+mod offset;
+mod os;
 mod partition;
 mod producer;
 mod receiver;
 mod time;
 mod verification;
 
-pub use batch::{Batch, MAX_BATCH_BYTES, StoredBatch, StoredEvent, offset_of};
+pub use batch::{Batch, MAX_BATCH_BYTES, StoredBatch, StoredEvent};
 pub use catalog::CatalogError;
 pub use config::{Durability, HubConfig, InvalidConfig, NamespaceConfig, Retention};
 pub use error::{HubError, SendError};
@@ -52,9 +55,11 @@ pub use journal::verify::LogVerification;
 pub use journal::{Damage, RecoveryReport};
 pub use lock::{FolderLock, LockError};
 pub use namespace::LocalNamespace;
+pub use offset::offset_of;
 pub use partition::ReceiverDescription;
-pub use producer::{Producer, Receipt, Target};
+pub use producer::{HubProducer, Receipt};
 pub use receiver::{HubReceiver, IdleProbe};
 pub use verification::{HubVerification, verify_files, verify_folder};
 
 pub use ephor_core::event::NewEvent;
+pub use ephor_core::producer::{Producer, Target};

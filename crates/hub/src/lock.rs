@@ -6,11 +6,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
-use rustix::io::Errno;
+use ephor_runtime::os::{private_file, read_full_at, write_all_at};
+
+use crate::os;
 
 const FILE_NAME: &str = "LOCK";
 
@@ -77,14 +77,10 @@ impl FolderLock {
             }
         };
         let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        private_file(options.read(true).write(true).create(true).truncate(false));
         let file = options.open(root.join(FILE_NAME)).map_err(failed)?;
-        match try_lock(&file) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                return Err(LockError::InUse { folder: root.to_owned(), holder: holder(&file) });
-            }
-            Err(errno) => return Err(failed(errno.into())),
+        if !os::try_lock(&file).map_err(failed)? {
+            return Err(LockError::InUse { folder: root.to_owned(), holder: holder(&file) });
         }
         let lock = FolderLock { file };
         // The process id is for people only: on a full disk the hubs can still be read without it.
@@ -94,7 +90,7 @@ impl FolderLock {
 
     fn sign(&self) -> io::Result<()> {
         self.file.set_len(0)?;
-        self.file.write_all_at(std::process::id().to_string().as_bytes(), 0)
+        write_all_at(&self.file, std::process::id().to_string().as_bytes(), 0)
     }
 }
 
@@ -103,22 +99,13 @@ impl Drop for FolderLock {
         // Errors are ignored, since closing the file frees the lock as well. It is freed here because a child process
         // that is just being started may hold a copy of the file for a moment longer.
         let _ = self.file.set_len(0);
-        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
-    }
-}
-
-fn try_lock(file: &File) -> Result<(), Errno> {
-    loop {
-        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::INTR) => {}
-            done => return done,
-        }
+        let _ = os::unlock(&self.file);
     }
 }
 
 fn holder(file: &File) -> Option<u32> {
     let mut digits = [0; MAX_DIGITS];
-    let count = file.read_at(&mut digits, 0).ok()?;
+    let count = read_full_at(file, &mut digits, 0).ok()?;
     std::str::from_utf8(&digits[..count]).ok()?.trim().parse().ok()
 }
 

@@ -10,14 +10,15 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::receivers::{Admission, Receivers};
+use ephor_core::receivers::{Admission, Receivers, error_texts as texts};
 use ephor_core::source::{LastEnqueued, OpenError, PartitionProperties, ReceiveError, SourceError};
 use ephor_core::time::{Monotonic, Timestamp};
 use tokio::sync::Notify;
 
-use crate::batch::{OmissionLog, StoredBatch, number_of, offset_of};
+use crate::batch::{OmissionLog, StoredBatch};
 use crate::journal::Frame;
 use crate::journal::layout::PartitionStart;
+use crate::offset::{first_from, offset_of};
 
 /// One partition of a hub.
 #[derive(Debug)]
@@ -42,6 +43,15 @@ struct State {
     groups: BTreeMap<ConsumerGroup, Receivers>,
     /// Why it cannot be read any more.
     ended: Option<Ended>,
+}
+
+/// Whether a receiver may begin at the sequence number of the next event to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextEvent {
+    /// It may, as with every source of events.
+    Accepted,
+    /// It may not, as with the service: it may begin after the last event.
+    Refused,
 }
 
 /// Why a hub ended.
@@ -210,19 +220,15 @@ impl Partition {
     }
 
     /// Returns the number of a start position; none if it has to be searched by time.
-    pub(crate) fn locate(&self, start: &StartPosition) -> Result<Option<u64>, String> {
+    pub(crate) fn locate(&self, start: &StartPosition, to_come: NextEvent) -> Result<Option<u64>, String> {
         let state = self.state();
         match start {
             StartPosition::Earliest => Ok(Some(state.first)),
             StartPosition::Latest => Ok(Some(state.next)),
-            StartPosition::Sequence { number, inclusive } => state.locate(number.0, *inclusive, || {
-                let last = state.last.map_or_else(|| "-1".to_owned(), |(last, _)| last.to_string());
-                format!(
-                    "The supplied sequence number '{number}' is invalid. The last sequence number in the \
-                     system is '{last}'"
-                )
-            }),
-            StartPosition::Offset { offset, inclusive } => state.locate_offset(offset, *inclusive),
+            StartPosition::Sequence { number, inclusive } => {
+                state.locate_sequence(*number, *inclusive, to_come).map(Some)
+            }
+            StartPosition::Offset { offset, inclusive } => state.locate_offset(offset, *inclusive).map(Some),
             StartPosition::EnqueuedTime(_) => Ok(None),
         }
     }
@@ -292,19 +298,30 @@ impl State {
         Some(LastEnqueued { sequence: SequenceNumber(number), offset: offset_of(number), enqueued_at })
     }
 
-    fn locate(
+    /// Numbers that were passed over count as stored, though there is no event.
+    fn locate_sequence(
         &self,
-        number: u64,
+        number: SequenceNumber,
         inclusive: bool,
-        unknown: impl FnOnce() -> String,
-    ) -> Result<Option<u64>, String> {
-        let next = if inclusive { number } else { number.saturating_add(1) };
-        if next > self.next { Err(unknown()) } else { Ok(Some(next.max(self.first))) }
+        to_come: NextEvent,
+    ) -> Result<u64, String> {
+        let begin = if inclusive { number } else { number.next() };
+        let exists = match to_come {
+            NextEvent::Accepted => begin.0 <= self.next,
+            NextEvent::Refused => number.0 < self.next,
+        };
+        if !exists {
+            let last = self.last.map(|(last, _)| SequenceNumber(last));
+            return Err(texts::invalid_sequence_number(number, last));
+        }
+        Ok(begin.0.max(self.first))
     }
 
-    fn locate_offset(&self, offset: &Offset, inclusive: bool) -> Result<Option<u64>, String> {
-        let unknown = || format!("The supplied offset '{offset}' is invalid.");
-        let number = number_of(offset).filter(|number| *number < self.next).ok_or_else(unknown)?;
-        self.locate(number, inclusive, unknown)
+    fn locate_offset(&self, offset: &Offset, inclusive: bool) -> Result<u64, String> {
+        let begin = first_from(offset, inclusive, self.next).ok_or_else(|| {
+            let last = self.last.map(|(last, _)| offset_of(last));
+            texts::invalid_offset(offset, last.as_ref())
+        })?;
+        Ok(begin.max(self.first))
     }
 }

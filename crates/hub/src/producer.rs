@@ -1,9 +1,15 @@
-//! Sends one event or a batch: to a partition, by key, or round-robin.
+//! Sends one event or a batch: to a partition, by key, or round-robin. `any_hub.rs` implements the interface that all
+//! hubs share.
+
+mod any_hub;
+
+use std::sync::Arc;
 
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_core::partition_key;
 use ephor_core::position::SequenceNumber;
+use ephor_core::producer::Target;
 use ephor_core::time::Timestamp;
 
 use crate::appender::Stored;
@@ -14,18 +20,6 @@ use crate::hub::Hub;
 
 /// Memory is reserved for at most this many events, by the size of the first one.
 const MAX_EXPECTED: usize = 256;
-
-/// Selects the partition of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// Round-robin over the partitions. Keys of the events are stored with them and select nothing.
-    #[default]
-    Any,
-    /// To this partition.
-    Partition(PartitionId),
-    /// To the partition that the key selects, as Azure Event Hubs does. The key is stored with every event.
-    Key(&'a str),
-}
 
 /// The acknowledgement of stored events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,21 +41,22 @@ pub struct Receipt {
 ///
 /// When a send returns, its events are stored as the hub's durability says: on disk by default. A batch is stored whole
 /// or not at all. Once a send waits for the disk, dropping its future does not cancel it.
+///
+/// It is also a [`Producer`](ephor_core::producer::Producer), as those of other hubs are. That one takes events with
+/// different keys in one batch, and of any size together.
 #[derive(Clone, Debug)]
-pub struct Producer {
+pub struct HubProducer {
     hub: Hub,
 }
 
-impl Producer {
+impl HubProducer {
     pub(crate) fn new(hub: Hub) -> Self {
         Self { hub }
     }
 
     /// Sends one event: to the partition that its key selects, or round-robin if it has no key.
     pub async fn send(&self, event: NewEvent) -> Result<Receipt, SendError> {
-        let key = event.partition_key.clone();
-        let target = key.as_deref().map_or(Target::Any, Target::Key);
-        self.send_batch(target, [event]).await
+        self.send_batch(Target::Any, [event]).await
     }
 
     /// Sends one event to a partition.
@@ -69,7 +64,10 @@ impl Producer {
         self.send_batch(Target::Partition(partition), [event]).await
     }
 
-    /// Sends events together: all of them are stored, in this order and without gaps, or none.
+    /// Sends events together: all of them are stored in one partition, in this order and without gaps, or none.
+    ///
+    /// With [`Target::Any`] the key of the events selects the partition; without keys it is round-robin. Events with
+    /// different keys cannot be stored together ([`SendError::DifferentKeys`]).
     pub async fn send_batch(
         &self,
         target: Target<'_>,
@@ -79,6 +77,8 @@ impl Producer {
         let events = events.into_iter();
         // Events of a batch tend to have the same size.
         let mut expected = Some(events.size_hint().0.clamp(1, MAX_EXPECTED));
+        // The key of the events, if it selects the partition.
+        let mut own: Option<Arc<str>> = None;
         for mut event in events {
             if let Target::Key(key) = target {
                 event.partition_key = Some(match event.partition_key.take() {
@@ -90,8 +90,15 @@ impl Producer {
                 batch.reserve(expected, event.body.len());
             }
             batch.push(&event)?;
+            if let (Target::Any, Some(key)) = (target, event.partition_key) {
+                match &own {
+                    None => own = Some(key),
+                    Some(own) if *own == key => {}
+                    Some(_) => return Err(SendError::DifferentKeys),
+                }
+            }
         }
-        self.send_encoded(target, batch).await
+        self.send_encoded(own.as_deref().map_or(target, Target::Key), batch).await
     }
 
     /// Returns an empty batch, for events that come one by one or are AMQP messages already.
@@ -99,7 +106,8 @@ impl Producer {
         Batch::new(self.hub.max_event_bytes())
     }
 
-    /// Sends a batch. With [`Target::Key`] the key only selects the partition: each event has its own key already.
+    /// Sends a batch. Its events are encoded already, so their keys are neither changed nor looked at: [`Target::Key`]
+    /// only selects the partition, and [`Target::Any`] is round-robin.
     pub async fn send_encoded(&self, target: Target<'_>, batch: Batch) -> Result<Receipt, SendError> {
         let addressed = self.address(target, &batch)?;
         let stored = self.hub.store(addressed.partition, batch.finish()).await?;

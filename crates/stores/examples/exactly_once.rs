@@ -63,8 +63,7 @@ pub(crate) async fn run(url: &str, folder: &Path, readings_each: u64, tell: Tell
     let hub = namespace.ensure_hub(&HubConfig::new("readings", SENSORS)?)?;
     send(&hub, readings_each).await?;
 
-    let store = PostgresStore::connect(url, PostgresOptions::default())?;
-    store.check().await?;
+    let store = PostgresStore::connect(url, PostgresOptions::default()).await?;
     let pool = PgPoolOptions::new().max_connections(SENSORS).connect(url).await?;
     sqlx::raw_sql(TABLE).execute(&pool).await?;
 

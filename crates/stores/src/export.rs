@@ -15,7 +15,7 @@ use ephor_core::ids::{GroupId, InvalidName, LogId, PartitionId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::text::{read_position, write_position};
+use crate::record_text::{read_position, write_position};
 
 /// The version of the format. A newer one is refused.
 const VERSION: u32 = 1;

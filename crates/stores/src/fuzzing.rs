@@ -5,12 +5,12 @@ use ephor_core::ids::HostId;
 
 #[cfg(feature = "azblob")]
 pub use crate::azblob::fuzzing::blob;
-#[cfg(feature = "sqlite")]
-pub use crate::sqlite::fuzzing::{Cell, rows};
-use crate::text::{
+use crate::record_text::{
     read_host, read_origin, read_position, read_reason, write_host, write_origin, write_position,
     write_reason,
 };
+#[cfg(feature = "sqlite")]
+pub use crate::sqlite::fuzzing::{Cell, rows};
 
 /// Reads a text as every kind of record. A record that is read, written and read again is the same.
 pub fn texts(text: &str) {

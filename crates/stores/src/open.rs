@@ -14,14 +14,14 @@ pub enum OpenError {
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
     Sqlite(#[from] crate::sqlite::OpenError),
-    /// The URL does not name a database.
+    /// The URL does not name a database, or an option is invalid.
     #[cfg(feature = "postgres")]
     #[error(transparent)]
-    Postgres(#[from] crate::postgres::ConnectError),
-    /// The text names no container of a storage account, or there are no credentials.
+    Postgres(#[from] crate::postgres::InvalidSettings),
+    /// The text names no container of a storage account, an option is invalid, or there are no credentials.
     #[cfg(feature = "azblob")]
     #[error(transparent)]
-    Blob(#[from] crate::azblob::ConnectError),
+    Blob(#[from] crate::azblob::InvalidSettings),
     /// The database or the account cannot be used.
     #[cfg(any(feature = "postgres", feature = "azblob"))]
     #[error(transparent)]
@@ -49,27 +49,19 @@ pub async fn open_existing(url: &StoreUrl) -> Result<Option<Arc<dyn Store>>, Ope
         }
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(text) => {
-            let store = crate::postgres::PostgresStore::connect_existing(text, Default::default())?;
-            if !store.exists().await? {
-                return Ok(None);
-            }
-            store.check().await?;
-            Ok(Some(Arc::new(store)))
+            let store = crate::postgres::PostgresStore::connect_existing(text, Default::default()).await?;
+            Ok(store.map(|store| Arc::new(store) as Arc<dyn Store>))
         }
         #[cfg(feature = "azblob")]
         StoreUrl::Blob(text) if is_legacy(text)? => {
-            let fleet = crate::azblob::LegacyContainer::open(text, &Default::default())?;
+            let fleet = crate::azblob::LegacyContainer::new(text, &Default::default())?;
             fleet.check().await?;
             Ok(Some(Arc::new(fleet)))
         }
         #[cfg(feature = "azblob")]
         StoreUrl::Blob(text) => {
-            let store = crate::azblob::BlobStore::connect_existing(text, Default::default())?;
-            if !store.exists().await? {
-                return Ok(None);
-            }
-            store.check().await?;
-            Ok(Some(Arc::new(store)))
+            let store = crate::azblob::BlobStore::connect_existing(text, Default::default()).await?;
+            Ok(store.map(|store| Arc::new(store) as Arc<dyn Store>))
         }
         #[cfg(not(all(feature = "sqlite", feature = "postgres", feature = "azblob")))]
         other => open(other).await.map(Some),
@@ -92,17 +84,13 @@ pub async fn open(url: &StoreUrl) -> Result<Arc<dyn Store>, OpenError> {
         StoreUrl::Sqlite(_) => Err(OpenError::NotBuiltIn { url: url.clone(), feature: "sqlite" }),
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(text) => {
-            let store = crate::postgres::PostgresStore::connect(text, Default::default())?;
-            store.check().await?;
-            Ok(Arc::new(store))
+            Ok(Arc::new(crate::postgres::PostgresStore::connect(text, Default::default()).await?))
         }
         #[cfg(not(feature = "postgres"))]
         StoreUrl::Postgres(_) => Err(OpenError::NotBuiltIn { url: url.clone(), feature: "postgres" }),
         #[cfg(feature = "azblob")]
         StoreUrl::Blob(text) => {
-            let store = crate::azblob::BlobStore::connect(text, Default::default())?;
-            store.check().await?;
-            Ok(Arc::new(store))
+            Ok(Arc::new(crate::azblob::BlobStore::connect(text, Default::default()).await?))
         }
         #[cfg(not(feature = "azblob"))]
         StoreUrl::Blob(_) => Err(OpenError::NotBuiltIn { url: url.clone(), feature: "azblob" }),

@@ -7,6 +7,10 @@ use std::str::FromStr;
 use crate::storage_account::{StorageAccount, field};
 
 /// The URL of a store. It shows no password.
+///
+/// With the feature `serde` it is read from text. It is written as it is shown, without passwords,
+/// keys and parameters, so that a configuration can be logged: a URL with a secret does not read
+/// back as it was.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreUrl {
@@ -60,18 +64,17 @@ impl FromStr for StoreUrl {
 
     fn from_str(text: &str) -> Result<Self, InvalidUrl> {
         let text = text.trim();
-        if StorageAccount::is_connection_string(text) {
-            return Ok(Self::Blob(text.to_owned()));
-        }
-        let Some((scheme, rest)) = text.split_once(':') else {
-            return Err(if text.is_empty() { InvalidUrl::Empty } else { InvalidUrl::NoScheme });
-        };
+        let (scheme, rest) = text.split_once(':').unwrap_or_default();
         let no_slashes = || InvalidUrl::NoSlashes { scheme: scheme.to_owned() };
+        // A text with a scheme is a URL, even if fields of a connection string follow.
         match scheme.to_ascii_lowercase().as_str() {
             "sqlite" => path(rest).map(Self::Sqlite),
             "postgres" | "postgresql" if rest.starts_with("//") => Ok(Self::Postgres(text.to_owned())),
             "azblob" if rest.starts_with("//") => Ok(Self::Blob(text.to_owned())),
             "postgres" | "postgresql" | "azblob" => Err(no_slashes()),
+            _ if StorageAccount::is_connection_string(text) => Ok(Self::Blob(text.to_owned())),
+            _ if text.is_empty() => Err(InvalidUrl::Empty),
+            _ if !text.contains(':') => Err(InvalidUrl::NoScheme),
             _ => Err(InvalidUrl::UnknownScheme),
         }
     }
@@ -123,8 +126,8 @@ fn without_password(url: &str) -> String {
 
 /// The account and the container, without credentials.
 fn without_key(text: &str) -> String {
-    let is_url = text.trim_start().to_ascii_lowercase().starts_with("azblob:");
-    if !is_url && StorageAccount::is_connection_string(text) {
+    let is_url = text.to_ascii_lowercase().starts_with("azblob://");
+    if !is_url {
         let account = field(text, "AccountName").unwrap_or("…");
         return format!("azblob://{account}/{}", field(text, "Container").unwrap_or(DEFAULT_CONTAINER));
     }
@@ -136,6 +139,21 @@ fn without_key(text: &str) -> String {
     }
     // A misplaced key is not shown.
     format!("azblob://{}", rest.rsplit('@').next().unwrap_or_default())
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for StoreUrl {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for StoreUrl {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 #[cfg(test)]
@@ -171,9 +189,11 @@ mod tests {
             ("postgres:host=localhost", "no //"),
             ("a b:c", "unknown scheme"),
             ("azblob:contoso/leases", "no //"),
+            // A key may contain two slashes: they do not make a URL of it.
+            ("azblob:contoso/leases;AccountKey=no//canary", "no //"),
         ] {
             let error = parse(text).expect_err(text);
-            assert!(error.contains(part), "{text}: {error}");
+            assert!(error.contains(part) && !error.contains("canary"), "{text}: {error}");
         }
     }
 
@@ -212,6 +232,25 @@ mod tests {
         for text in ["ada:canary@db.example/fleet", "canary:foo", "canary-pw:foo", "canary"] {
             let error = parse(text).expect_err("no scheme");
             assert!(!error.contains("canary"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_url_is_read_from_text_and_written_without_secrets() {
+        for (text, written) in [
+            ("sqlite:state.db", "sqlite:state.db"),
+            ("postgres://ada:canary@db.example/fleet?password=canary", "postgres://ada@db.example/fleet"),
+            ("AccountName=contoso;AccountKey=canary==;Container=leases", "azblob://contoso/leases"),
+            ("azblob://contoso/leases?sig=canary", "azblob://contoso/leases"),
+        ] {
+            let url: StoreUrl = serde_json::from_value(text.into()).unwrap();
+            assert_eq!(url, parse(text).unwrap(), "{text}");
+            assert_eq!(serde_json::to_value(&url).unwrap(), written);
+        }
+        for given in [serde_json::json!("canary:foo"), serde_json::json!("canary")] {
+            let error = serde_json::from_value::<StoreUrl>(given).unwrap_err().to_string();
+            assert!(error.contains("write sqlite:PATH") && !error.contains("canary"), "{error}");
         }
     }
 }

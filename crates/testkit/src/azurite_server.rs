@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::other_time;
+use crate::faketime;
 
 /// The account that every Azurite has.
 pub const ACCOUNT: &str = "devstoreaccount1";
@@ -57,7 +57,7 @@ impl Azurite {
     /// The same, with a clock that is this many seconds ahead of this machine's, or behind it if
     /// negative.
     pub fn start_ahead(seconds: i64) -> Self {
-        Self::with_time(other_time::variables(seconds))
+        Self::with_time(faketime::variables(seconds))
     }
 
     fn with_time(time: Vec<(&'static str, String)>) -> Self {

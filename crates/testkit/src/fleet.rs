@@ -129,7 +129,7 @@ impl TestFleet {
         if self.hosts.contains_key(name) {
             return Err(FleetError::NameInUse { name: name.into() });
         }
-        let builder = EventProcessorHost::builder_from(Arc::new(self.hub.clone()), self.store.clone())
+        let builder = EventProcessorHost::builder(self.hub.clone(), self.store.clone())
             .environment(self.environment())
             .host_name(name);
         let host = finish(builder)?;

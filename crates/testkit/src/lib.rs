@@ -3,7 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | test your processor on virtual time: kill hosts, catch up, rebalance | [`TestFleet`] |
-//! | prove that a store or a source keeps the rules | [`conformance`] |
+//! | prove that a store, a source or a producer keeps the rules | [`conformance`] |
 //! | count the calls of a host to its store | [`CountingStore`] |
 //! | read what your code logged | [`CapturedLog`] |
 //! | search for faults that your processor or store does not survive (cargo feature `simulation`) | `simulation` |
@@ -15,9 +15,9 @@ pub mod azurite_server;
 mod captured_log;
 pub mod conformance;
 mod counting_store;
-mod fleet;
 #[cfg(any(feature = "azurite-server", feature = "postgres-server"))]
-mod other_time;
+mod faketime;
+mod fleet;
 #[cfg(feature = "postgres-server")]
 pub mod postgres_server;
 mod virtual_time;
@@ -25,6 +25,6 @@ mod virtual_time;
 pub use captured_log::CapturedLog;
 pub use counting_store::CountingStore;
 #[cfg(feature = "simulation")]
-pub use ephor_sim::kit as simulation;
+pub use ephor_sim::testing as simulation;
 pub use fleet::{FleetError, GaveUp, TestFleet};
 pub use virtual_time::VirtualEnvironment;

@@ -84,6 +84,9 @@ pub enum InvalidAddress {
     /// No partition can have this id.
     #[error("the address names a partition that is not a decimal number")]
     Partition,
+    /// The id of the partition is blank.
+    #[error("the address names a partition without its id")]
+    NoPartition,
 }
 
 impl Address {
@@ -111,6 +114,7 @@ impl Address {
             _ => {}
         }
         let (rest, partition) = match before_word(path, PARTITIONS) {
+            Some((_, id)) if id.trim().is_empty() => return Err(InvalidAddress::NoPartition),
             Some((rest, id)) => (rest, Some(id.parse().map_err(|_| InvalidAddress::Partition)?)),
             None => (path, None),
         };
@@ -127,6 +131,19 @@ impl Address {
             (Some(group), None) => Self::Group { hub, group },
             (Some(group), Some(partition)) => Self::Consumer { hub, group, partition },
         })
+    }
+
+    /// Splits an address that [`InvalidAddress::Partition`] refuses into the hub or the consumer group that it
+    /// names, and the id, which no partition has.
+    pub fn without_partition(text: &str) -> Option<(Self, String)> {
+        let (_, path) = split(text).ok()?;
+        Self::parent_of_partition(&path)
+    }
+
+    /// The same for a path that is already decoded.
+    pub(crate) fn parent_of_partition(path: &str) -> Option<(Self, String)> {
+        let (rest, id) = before_word(path, PARTITIONS)?;
+        Some((Self::parse_path(rest).ok()?, id.to_owned()))
     }
 
     /// The hub that the address names.
@@ -271,6 +288,8 @@ mod tests {
             ("ConsumerGroups/g/Partitions/0", InvalidAddress::NoHub),
             ("hub/Partitions/x", InvalidAddress::Partition),
             ("hub/Partitions/-1", InvalidAddress::Partition),
+            ("hub/Partitions/ ", InvalidAddress::NoPartition),
+            ("hub/ConsumerGroups/g/Partitions/%20", InvalidAddress::NoPartition),
             ("hub/Partitions/99999999999", InvalidAddress::Partition),
             ("hub/ConsumerGroups/a b/Partitions/0", InvalidAddress::Group),
             ("h u b", InvalidAddress::HubName),
@@ -280,6 +299,22 @@ mod tests {
         ] {
             assert_eq!(Address::parse(text), Err(why), "{text}");
         }
+    }
+
+    #[test]
+    fn an_address_with_an_odd_partition_still_names_its_hub() {
+        for id in ["XYZ", "-1", "-", "00", "+1", "4294967296", " 0"] {
+            for (parent, address) in [
+                ("hub", Address::Hub { hub: hub() }),
+                ("hub/ConsumerGroups/g", Address::Group { hub: hub(), group: "g".parse().unwrap() }),
+            ] {
+                let text = format!("sb://localhost/{parent}/Partitions/{id}");
+                assert_eq!(Address::parse(&text), Err(InvalidAddress::Partition), "{text}");
+                assert_eq!(Address::without_partition(&text), Some((address, id.to_owned())));
+            }
+        }
+        assert_eq!(Address::without_partition("hub"), None);
+        assert_eq!(Address::without_partition("Partitions/x"), None);
     }
 
     #[test]

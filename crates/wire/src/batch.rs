@@ -7,11 +7,11 @@
 //!
 //! SDKs copy fields of the first event onto the envelope; those are ignored. Bodies are never decoded.
 
-mod open;
 mod pack;
+mod unpack;
 
-pub use open::{Envelope, InvalidKeyType, partition_key};
 pub use pack::{Packed, Packer, Push, Refused};
+pub use unpack::{Envelope, InvalidKeyType, partition_key};
 
 /// The message format of a batch. Any other format is a single event.
 pub const MESSAGE_FORMAT: u32 = 0x8001_3700;

@@ -9,7 +9,7 @@ use ephor_core::time::Timestamp;
 
 use crate::address::MAX_ADDRESS_LENGTH;
 use crate::condition::{Condition, Refusal};
-use crate::exchange::{Request, RequestContent, RequestId, write_request, write_response};
+use crate::exchange::{Request, RequestContent, RequestId, ResponseHead, write_request, write_response};
 use crate::quote::quoted;
 
 const PUT_TOKEN: &str = "put-token";
@@ -81,13 +81,21 @@ impl<'a> PutToken<'a> {
     }
 }
 
-/// Writes an error response, with status and text alone. Azure's Python SDK shows neither of them if there is
-/// an `error-condition` as well.
+/// Writes an error response, with the condition that the service uses for a token.
+///
+/// Azure's Python SDK shows neither status nor text if there is a condition, here as with the service.
 pub fn write_refused(id: Option<&RequestId>, refusal: &Refusal, into: &mut Vec<u8>) {
-    write_response(id, refusal.condition.status(), &refusal.text, None, into, encode::null);
+    let condition = match &refusal.condition {
+        Condition::UnauthorizedAccess => &Condition::AuthFailed,
+        condition => condition,
+    };
+    let head =
+        ResponseHead { status: condition.status(), description: &refusal.text, ..ResponseHead::of(id) };
+    write_response(&ResponseHead { condition: Some(condition), ..head }, into, encode::null);
 }
 
 /// Writes the success response.
 pub fn write_accepted(id: Option<&RequestId>, into: &mut Vec<u8>) {
-    write_response(id, ACCEPTED, "Accepted", None, into, encode::null);
+    let head = ResponseHead { status: ACCEPTED, description: "Accepted", ..ResponseHead::of(id) };
+    write_response(&head, into, encode::null);
 }

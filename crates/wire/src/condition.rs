@@ -1,19 +1,19 @@
 //! Error conditions of the service, their texts, and what a client does about them.
 //!
 //! A condition is a symbol by which SDKs decide whether to retry. Some also read the text, so the texts are
-//! the service's, to the letter ([`texts`]).
+//! the service's, to the letter ([`error_texts`]).
 
+mod current_reader;
+pub mod error_texts;
 mod errors;
-mod holder;
-pub mod texts;
 
 use std::fmt;
 
 use crate::quote::quoted;
 
+pub use current_reader::name_in_errors;
+pub use error_texts::{RequestTracking, Tracking};
 pub use errors::{open_error, receive_error, source_error};
-pub use holder::name_in_errors;
-pub use texts::Tracking;
 
 /// The maximum number of characters that a client keeps of a hub's text. A text of this length may have been
 /// cut.
@@ -92,6 +92,8 @@ conditions! {
     ArgumentError "com.microsoft:argument-error" GiveUp 400;
     /// A claim is missing, or the token is bad.
     UnauthorizedAccess "amqp:unauthorized-access" GiveUp 401;
+    /// A token that was put is refused. Links are refused with [`Condition::UnauthorizedAccess`].
+    AuthFailed "com.microsoft:auth-failed" GiveUp 401;
     /// Throttled.
     ServerBusy "com.microsoft:server-busy" Retry 503;
     /// The service took too long.
@@ -170,7 +172,7 @@ impl Refusal {
     }
 
     /// Appends the place and the time of the error to the text, as the service does.
-    pub fn tracked(mut self, tracking: &Tracking<'_>) -> Self {
+    pub fn tracked(mut self, tracking: &impl fmt::Display) -> Self {
         self.text.push_str(&tracking.to_string());
         self
     }
@@ -180,7 +182,9 @@ impl Refusal {
         match self.condition {
             Condition::NotFound if !self.text.contains(COULD_NOT_BE_FOUND) => Class::Reopen,
             // An expired token is replaced by a new one.
-            Condition::UnauthorizedAccess if self.text.contains("ExpiredToken") => Class::Reopen,
+            Condition::UnauthorizedAccess | Condition::AuthFailed if self.text.contains("ExpiredToken") => {
+                Class::Reopen
+            }
             _ => self.condition.usual_class(),
         }
     }

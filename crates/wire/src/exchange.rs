@@ -12,7 +12,7 @@ mod section;
 
 use std::fmt;
 
-use ephor_amqp::code::section as descriptor;
+use ephor_amqp::format_codes::section as descriptor;
 use ephor_amqp::{Malformed, Reader, Value, encode};
 use ephor_core::time::Timestamp;
 
@@ -198,19 +198,36 @@ pub(crate) fn write_request(
     }
 }
 
+/// The content of a response other than its body.
+#[derive(Clone, Copy)]
+pub(crate) struct ResponseHead<'a> {
+    /// The id of the request.
+    pub(crate) id: Option<&'a RequestId>,
+    pub(crate) status: i32,
+    pub(crate) description: &'a str,
+    pub(crate) condition: Option<&'a Condition>,
+    /// The operation, which `$management` repeats.
+    pub(crate) operation: Option<&'a str>,
+}
+
+impl<'a> ResponseHead<'a> {
+    /// The head of a response to this request, with nothing else.
+    pub(crate) fn of(id: Option<&'a RequestId>) -> Self {
+        Self { id, status: 0, description: "", condition: None, operation: None }
+    }
+}
+
 /// Appends the response to a request to `into`; `body` writes one value.
-pub(crate) fn write_response(
-    id: Option<&RequestId>,
-    status: i32,
-    description: &str,
-    condition: Option<&Condition>,
-    into: &mut Vec<u8>,
-    body: impl FnOnce(&mut Vec<u8>),
-) {
+pub(crate) fn write_response(head: &ResponseHead<'_>, into: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let ResponseHead { id, status, description, condition, operation } = *head;
     let correlation = id.map(|id| (CORRELATION_ID, &*id.0));
     write_properties(correlation.as_slice(), into);
     encode::described(into, descriptor::APPLICATION_PROPERTIES.into());
     let map = encode::begin(into);
+    if let Some(operation) = operation {
+        encode::string(into, "operation");
+        encode::string(into, operation);
+    }
     encode::string(into, "status-code");
     encode::int(into, status);
     encode::string(into, "status-description");
@@ -219,7 +236,7 @@ pub(crate) fn write_response(
         encode::string(into, "error-condition");
         encode::symbol(into, condition.symbol());
     }
-    encode::end_map(into, map, 2 + usize::from(condition.is_some()));
+    encode::end_map(into, map, 2 + usize::from(condition.is_some()) + usize::from(operation.is_some()));
     encode::described(into, descriptor::AMQP_VALUE.into());
     body(into);
 }
@@ -227,7 +244,8 @@ pub(crate) fn write_response(
 /// Writes an error response.
 pub fn write_refusal(id: Option<&RequestId>, refusal: &Refusal, into: &mut Vec<u8>) {
     let Refusal { condition, text } = refusal;
-    write_response(id, condition.status(), text, Some(condition), into, encode::null);
+    let head = ResponseHead { status: condition.status(), description: text, ..ResponseHead::of(id) };
+    write_response(&ResponseHead { condition: Some(condition), ..head }, into, encode::null);
 }
 
 fn write_properties(fields: &[(usize, &[u8])], into: &mut Vec<u8>) {

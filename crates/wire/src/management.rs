@@ -1,7 +1,8 @@
 //! `$management`: describes a hub and its partitions.
 //!
 //! The body of a response is a map with exact types: SDKs refuse an int for a long and a list for an array. A
-//! partition that never had an event is described with the service's own values ([`NEVER`], `-1`).
+//! partition that never had an event is described with the service's own values ([`NEVER`], `-1`): it begins at
+//! -1, too (REC). Older versions of Ephor's hub wrote 0 there, and the client reads both.
 
 mod partition_ids;
 
@@ -12,8 +13,10 @@ use ephor_core::source::{LastEnqueued, PartitionProperties};
 use ephor_core::time::Timestamp;
 
 use crate::annotations::{signed, write_offset};
-use crate::condition::{Condition, Refusal, texts};
-use crate::exchange::{Request, RequestContent, RequestId, Response, write_request, write_response};
+use crate::condition::{Condition, Refusal, error_texts};
+use crate::exchange::{
+    Request, RequestContent, RequestId, Response, ResponseHead, write_request, write_response,
+};
 use crate::names::{HUB_TYPE, PARTITION_TYPE};
 
 /// The time of the last event that the service reports for a partition that never had one: 0001-01-01.
@@ -25,9 +28,17 @@ const OK: i32 = 200;
 /// The number of regions that keep the events. The Go SDK requires this field.
 const GEOREPLICATION_FACTOR: i32 = 1;
 
-/// The epoch of sequence numbers, which grows with a geo-replication failover: none ever happened. The Rust
-/// SDK requires this field.
-const NUMBER_EPOCH: i32 = 0;
+/// The epoch of sequence numbers, which grows with a geo-replication failover: none ever happened (REC). The
+/// Rust SDK requires this field.
+const NUMBER_EPOCH: i32 = -1;
+
+/// The beginning, the last sequence number and the last offset of a partition that never had an event.
+const NOTHING: i64 = -1;
+const NO_OFFSET: &str = "-1";
+
+/// The product name by which our own client identifies itself in `open`. A hub tells it alone what the service
+/// does not tell: the id of the log, and the next sequence number where numbers were passed over.
+pub const OUR_PRODUCT: &str = "ephor";
 
 /// The log's id, for our own client: with it a hub that was deleted and created again is not mistaken for its
 /// predecessor.
@@ -45,6 +56,11 @@ pub enum Query {
         /// The hub.
         hub: HubName,
     },
+    /// Describe a partition whose id no partition has.
+    OddPartition {
+        /// The hub.
+        hub: HubName,
+    },
     /// Describe a partition.
     Partition {
         /// The hub.
@@ -58,10 +74,10 @@ impl Query {
     /// Parses a request. `link` is the hub of the link's address, which is used if the request names none.
     pub fn of(request: &Request<'_>, link: Option<&HubName>) -> Result<Self, Refusal> {
         if !request.operation.eq_ignore_ascii_case(READ) {
-            return Err(Refusal::new(Condition::NotImplemented, "The operation is not READ."));
+            return Err(error_texts::invalid_command(request.operation));
         }
         let hub = match (request.name, link) {
-            (Some(name), _) if !name.is_empty() => name.parse().map_err(|_| texts::not_found(name))?,
+            (Some(name), _) if !name.is_empty() => name.parse().map_err(|_| error_texts::not_found(name))?,
             (_, Some(hub)) => hub.clone(),
             _ => return Err(Refusal::new(Condition::ArgumentError, "The request names no hub.")),
         };
@@ -69,10 +85,7 @@ impl Query {
             HUB_TYPE => Ok(Self::Hub { hub }),
             PARTITION_TYPE => match request.partition.map(str::parse) {
                 Some(Ok(partition)) => Ok(Self::Partition { hub, partition }),
-                _ => Err(Refusal::new(
-                    Condition::ArgumentOutOfRange,
-                    "The request names no partition, or one that is not a decimal number.",
-                )),
+                _ => Ok(Self::OddPartition { hub }),
             },
             _ => Err(Refusal::new(
                 Condition::ArgumentError,
@@ -84,7 +97,7 @@ impl Query {
     /// The hub that the query is about.
     pub fn hub(&self) -> &HubName {
         match self {
-            Self::Hub { hub } | Self::Partition { hub, .. } => hub,
+            Self::Hub { hub } | Self::OddPartition { hub } | Self::Partition { hub, .. } => hub,
         }
     }
 
@@ -92,6 +105,7 @@ impl Query {
     pub fn write(&self, id: &RequestId, reply_to: &str, token: Option<&str>, into: &mut Vec<u8>) {
         let number = match self {
             Self::Hub { .. } => None,
+            Self::OddPartition { .. } => Some(String::new()),
             Self::Partition { partition, .. } => Some(partition.to_string()),
         };
         let kind = if number.is_some() { PARTITION_TYPE } else { HUB_TYPE };
@@ -141,7 +155,7 @@ pub enum NoDescription {
 impl HubDescription {
     /// Appends the response to `into`.
     pub fn write(&self, id: Option<&RequestId>, into: &mut Vec<u8>) {
-        write_response(id, OK, "OK", None, into, |into| {
+        write_response(&described(id), into, |into| {
             let map = encode::begin(into);
             encode::string(into, "name");
             encode::string(into, self.hub.as_str());
@@ -186,9 +200,12 @@ impl PartitionDescription {
     /// Appends the response to `into`.
     pub fn write(&self, id: Option<&RequestId>, into: &mut Vec<u8>) {
         let PartitionProperties { id: partition, first, last, next } = &self.partition;
-        let follows = PartitionProperties::without_gap(*partition, *first, last.clone()).next == *next;
+        let begin = last.as_ref().map(|_| *first);
+        // As a client will read it.
+        let read_first = begin.unwrap_or_default();
+        let follows = PartitionProperties::without_gap(*partition, read_first, last.clone()).next == *next;
         let empty = last.as_ref().is_none_or(|last| last.sequence < *first);
-        write_response(id, OK, "OK", None, into, |into| {
+        write_response(&described(id), into, |into| {
             let map = encode::begin(into);
             encode::string(into, "name");
             encode::string(into, self.hub.as_str());
@@ -197,17 +214,17 @@ impl PartitionDescription {
             encode::string(into, "partition");
             encode::string(into, &partition.to_string());
             encode::string(into, "begin_sequence_number");
-            encode::long(into, signed(*first));
+            encode::long(into, begin.map_or(NOTHING, signed));
             encode::string(into, "begin_sequence_number_epoch");
             encode::int(into, NUMBER_EPOCH);
             encode::string(into, "last_enqueued_sequence_number");
-            encode::long(into, last.as_ref().map_or(-1, |last| signed(last.sequence)));
+            encode::long(into, last.as_ref().map_or(NOTHING, |last| signed(last.sequence)));
             encode::string(into, "last_enqueued_sequence_number_epoch");
             encode::int(into, NUMBER_EPOCH);
             encode::string(into, "last_enqueued_offset");
             match last {
                 Some(last) => write_offset(&last.offset, into),
-                None => encode::string(into, "-1"),
+                None => encode::string(into, NO_OFFSET),
             }
             encode::string(into, "last_enqueued_time_utc");
             encode::timestamp(into, last.as_ref().map_or(NEVER, |last| last.enqueued_at).0);
@@ -246,14 +263,20 @@ impl PartitionDescription {
         };
         let first = first.ok_or(NoDescription::Missing("begin_sequence_number"))?;
         let id = partition.ok_or(NoDescription::Missing("partition"))?;
-        let first = SequenceNumber(u64::try_from(first).unwrap_or(0));
+        let next = next.and_then(|next| u64::try_from(next).ok()).map(SequenceNumber);
+        // A partition that never had an event begins at -1. Then the next event will be the first.
+        let first = u64::try_from(first).map_or(next.unwrap_or_default(), SequenceNumber);
         let mut partition = PartitionProperties::without_gap(id, first, last);
-        if let Some(next) = next.and_then(|next| u64::try_from(next).ok()) {
+        if let Some(next) = next {
             // Whatever the hub sends, the next number is after the last event.
-            partition.next = SequenceNumber(next).max(partition.next);
+            partition.next = next.max(partition.next);
         }
         Ok(Self { hub: hub.ok_or(NoDescription::Missing("name"))?, partition })
     }
+}
+
+fn described(id: Option<&RequestId>) -> ResponseHead<'_> {
+    ResponseHead { status: OK, description: "OK", operation: Some(READ), ..ResponseHead::of(id) }
 }
 
 /// Calls `take` with the pairs of the map in a successful response.

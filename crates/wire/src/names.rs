@@ -11,6 +11,9 @@ pub const RECEIVER_NAME: &str = "com.microsoft:receiver-name";
 pub const RECEIVER_NAME_OF_RUST_SDK: &str = "com.microsoft.com:receiver-name";
 /// The capability of a receiver that wants the end of the partition with every event.
 pub const RUNTIME_METRICS: &str = "com.microsoft:enable-receiver-runtime-metric";
+/// The capability of a receiver that knows the epochs of sequence numbers, which grow with a failover to another
+/// region.
+pub const GEOREPLICATION: &str = "com.microsoft:georeplication";
 /// The property of an attached link with the id under which the hub logs it.
 pub const TRACKING_ID: &str = "com.microsoft:tracking-id";
 

@@ -13,6 +13,7 @@ mod ring;
 mod scope;
 
 use std::fmt;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -25,6 +26,11 @@ use sha2::Sha256;
 pub use claims::Claims;
 pub use ring::{Grant, KeyRing, SharedKey};
 pub use scope::Scope;
+
+/// The time for which a token is still accepted after it expired. The original .NET client renews its token 10
+/// seconds after it expired, and works that way with the service; and clocks of two machines differ by some
+/// seconds.
+pub const EXPIRY_GRACE: Duration = Duration::from_secs(30);
 
 /// The maximum length of a token, in bytes. A longer one is refused before it is parsed.
 pub const MAX_TOKEN_LENGTH: usize = 8192;
@@ -158,7 +164,7 @@ impl<'a> Token<'a> {
     /// The resource that the token is for; none if it cannot be parsed.
     pub fn scope(&self) -> Option<Scope> {
         let resource = percent_decode_str(self.resource).decode_utf8().ok()?;
-        Scope::parse(&resource)
+        Scope::of_token(&resource)
     }
 
     /// The name of the key.

@@ -4,7 +4,7 @@
 //! amqp.annotation.x-opt-offset > '-1'                from the beginning
 //! amqp.annotation.x-opt-offset > '@latest'           only events that come from now on
 //! amqp.annotation.x-opt-sequence-number >= '12345'   at this event; with > after it
-//! amqp.annotation.x-opt-enqueued-time > '1700000000000'
+//! amqp.annotation.x-opt-enqueued-time > '1700000000000'     also by its older name, x-opt-enqueuedtimeutc
 //! ```
 //!
 //! The value may have no quotes, and the operator no space after it. The filter map holds the selector as a
@@ -30,6 +30,9 @@ pub const DESCRIPTOR_OF_NET: u64 = 0x0137_0000_000A;
 pub const MAX_SELECTOR_LENGTH: usize = 1024;
 
 const ANNOTATION: &str = "amqp.annotation.";
+/// The older name of the enqueued time in selectors, which the service knows, too: npm azure-event-hubs 0.0.8,
+/// azure-event-hubs-c and Microsoft's tutorials write it.
+const ENQUEUED_TIME_UTC: &str = "x-opt-enqueuedtimeutc";
 const EARLIEST: &str = "-1";
 const LATEST: &str = "@latest";
 
@@ -102,9 +105,15 @@ impl Start {
             }
             OFFSET => Some(Self::Offset { offset: Offset::new(value), inclusive }),
             SEQUENCE_NUMBER => {
-                Some(Self::Sequence { number: SequenceNumber(value.parse().ok()?), inclusive })
+                // Every event is after a negative number.
+                match value.parse::<i64>() {
+                    Ok(..0) => Some(Self::Earliest),
+                    _ => Some(Self::Sequence { number: SequenceNumber(value.parse().ok()?), inclusive }),
+                }
             }
-            ENQUEUED_TIME => Some(Self::EnqueuedTime { time: Timestamp(value.parse().ok()?), inclusive }),
+            ENQUEUED_TIME | ENQUEUED_TIME_UTC => {
+                Some(Self::EnqueuedTime { time: Timestamp(value.parse().ok()?), inclusive })
+            }
             _ => None,
         }
     }
@@ -190,7 +199,7 @@ fn unquoted(text: &str) -> Option<&str> {
 fn selector_of<'a>(key: Value<'a>, value: Value<'a>) -> Result<Option<&'a str>, InvalidSelector> {
     let named = key.text() == Some(FILTER);
     let (known, held) = match value {
-        Value::Encoded(bytes) if bytes.first() == Some(&ephor_amqp::code::DESCRIBED) => {
+        Value::Encoded(bytes) if bytes.first() == Some(&ephor_amqp::format_codes::DESCRIBED) => {
             let mut reader = Reader::starting(bytes, 1);
             let descriptor = reader.value()?;
             let known = descriptor.text() == Some(FILTER)

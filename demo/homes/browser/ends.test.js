@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Demo, makeFolder, removeFolder } from "./demo.js";
-import { count, openBrowser, openWindow, text, until } from "./look.js";
+import { count, openBrowser, openWindow, text, until } from "./page_helpers.js";
 
 const SMALL = { homes: 2_000, hosts: 1 };
 

@@ -5,18 +5,18 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { Demo, makeFolder, removeFolder } from "./demo.js";
-import { DESK, PHONE, board, button, count, openBrowser, openWindow, shares, sideways, text, until } from "./look.js";
-import { Album } from "./album.js";
+import { DESK, PHONE, board, button, count, openBrowser, openWindow, shares, sideways, text, until } from "./page_helpers.js";
+import { Screenshots } from "./screenshots.js";
 
 const HOMES = 50_000;
 const RATE = HOMES * 3 / 60;
 const RATE_WITH_DETECTORS = HOMES * 4 / 60;
 
-let folder, demo, browser, window, city, operator, album;
+let folder, demo, browser, window, city, operator, screenshots;
 
 before(async () => {
   folder = await makeFolder();
-  album = await Album.temporary();
+  screenshots = await Screenshots.temporary();
   [demo, browser] = await Promise.all([Demo.start(folder, { homes: HOMES }), openBrowser()]);
   window = await openWindow(browser, demo.origin);
   [city, operator] = [await window.open("/"), await window.open("/operator")];
@@ -26,7 +26,7 @@ after(async () => {
   await browser?.close();
   await demo?.kill();
   await removeFolder(folder);
-  console.log(`pictures of the scenes: ${album.folder}`);
+  console.log(`pictures of the scenes: ${screenshots.folder}`);
 });
 
 // A scene, at whose end nothing went wrong and the auditor has found everything. Each begins where the last one ended.
@@ -36,7 +36,7 @@ const scene = (name, play) => test(name, async (t) => {
   broken = true;
   await play();
   await accounted();
-  await album.take(operator, name);
+  await screenshots.take(operator, name);
   assert.deepEqual(window.wrong, []);
   broken = false;
 });
@@ -199,7 +199,7 @@ scene("residents: a home by its number, and one with an alarm from the feed", as
   assert.equal((await home.locator("h1").textContent()).toLowerCase(), name);
   assert.match(await text(home, "mood"), /^▲ .+, since /);
   assert.ok(await home.locator("#alarms > li[data-state=open]").count() >= 1);
-  await album.take(home, "a home with an alarm");
+  await screenshots.take(home, "a home with an alarm");
   await home.close();
 });
 
@@ -217,7 +217,7 @@ scene("light, dark, and a phone without sideways scrolling", async () => {
       assert.equal(await sideways(page), 0, `${name}, ${look}`);
       const ground = await page.evaluate(() => getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number));
       assert.equal(ground.every((part) => part < 128), settings.colorScheme === "dark", `${name}, ${look}: ${ground}`);
-      await album.take(page, `${name} ${look}`);
+      await screenshots.take(page, `${name} ${look}`);
     }));
     assert.deepEqual(other.wrong, []);
     await other.context.close();

@@ -88,7 +88,7 @@ impl DemoState {
         };
     }
 
-    /// Processor time in cores on average, and the most memory.
+    /// CPU time in cores on average, and the most memory.
     pub(crate) fn cost(&self) -> (f64, u64) {
         lock(&self.meter).result()
     }

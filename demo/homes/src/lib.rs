@@ -28,6 +28,7 @@ mod demo_state;
 pub mod fleet;
 mod folder;
 pub mod host;
+mod os;
 pub mod page;
 pub mod reading;
 pub mod results;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ephor::environment::SystemClock;
 use ephor::source::OpenRequest;
 use ephor::{BoxError, Clock, EventSource, PartitionId, Store, Timestamp};
-use ephor_eventhubs::EventHubs;
+use ephor_eventhubs::EventHub;
 use ephor_stores::StoreUrl;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -213,13 +213,13 @@ fn place(options: &DemoOptions, folder: &Path) -> (String, String) {
     }
 }
 
-async fn connect(hub: &str, options: &DemoOptions) -> Result<EventHubs, BoxError> {
-    let builder = permitting(EventHubs::builder(hub).client_name("ephor-demo"), options.allow_insecure);
+async fn connect(hub: &str, options: &DemoOptions) -> Result<EventHub, BoxError> {
+    let builder = permitting(EventHub::builder(hub).client_name("ephor-demo"), options.allow_insecure);
     Ok(trusting(builder, options.trust.as_deref()).await?.build()?)
 }
 
 /// A hub that is not ours may lack them: better said here than by every host.
-async fn groups_exist(source: &EventHubs) -> Result<(), BoxError> {
+async fn groups_exist(source: &EventHub) -> Result<(), BoxError> {
     for group in [CONSOLIDATE, ALARMS] {
         let probe = OpenRequest::probe(&group.parse()?, PartitionId(0), "ephor-demo");
         let missing = |error| {

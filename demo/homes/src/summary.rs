@@ -12,7 +12,7 @@ pub struct Summary {
     pub audit: Audit,
     /// How long sensors sent.
     pub lasted: Duration,
-    /// Processor time of all processes, in cores, on average.
+    /// CPU time of all processes, in cores, on average.
     pub cores: f64,
     /// The most resident memory of all processes together, in bytes.
     pub memory: u64,

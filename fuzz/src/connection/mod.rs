@@ -3,12 +3,12 @@
 //! The first byte selects the configuration of the engine and the behaviour of its owner ([`Setup`]), the
 //! rest is the peer's input. It is run three times: at once, in pieces, and in pieces with a peer that reads.
 
+mod event_handler;
 mod judge;
-mod owner;
 
 use ephor_amqp::connection::Event;
 
-pub use owner::{Owner, Setup, Side};
+pub use event_handler::{Owner, Setup, Side};
 
 /// Runs one input as the server.
 pub fn server(data: &[u8]) {

@@ -7,14 +7,14 @@
 #[allow(clippy::unwrap_used, reason = "shared with tests of the hub")]
 #[path = "../../../crates/hub/tests/common/gated.rs"]
 mod gated;
-mod line;
+mod producer_connection;
 mod server;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use line::Line;
-use server::{Door, Server};
+use producer_connection::ProducerConnection;
+use server::{ServedHub, Server};
 
 /// The number of inputs after which a new server is started: a hub keeps what it is sent.
 const INPUTS: i64 = 500;
@@ -81,43 +81,43 @@ struct Known {
 
 impl Server {
     fn play(&mut self, happenings: &[u8]) {
-        let Self { runtime, door, producers } = self;
+        let Self { runtime, served, producers } = self;
         *producers += 1;
         let producer = *producers;
         runtime.block_on(server::within("the end of an input", async {
-            let begin = door.stored_events().await;
-            let mut life = Life { door, producer, begin, known: Known::default(), line: None };
+            let begin = served.stored_events().await;
+            let mut session = Session { served, producer, begin, known: Known::default(), connection: None };
             for happening in happenings.iter().copied().map(Happening::from) {
-                life.happen(happening).await;
-                life.check().await;
+                session.happen(happening).await;
+                session.check().await;
             }
-            life.happen(Happening::Hear).await;
-            door.gates.syncs.fail_no_more();
-            door.settle().await;
-            life.check().await;
+            session.happen(Happening::Hear).await;
+            served.gates.syncs.fail_no_more();
+            served.settle().await;
+            session.check().await;
         }));
     }
 }
 
 /// The state of one input.
-struct Life<'a> {
-    door: &'a Door,
+struct Session<'a> {
+    served: &'a ServedHub,
     producer: i64,
     /// The number of events in the hub before this input.
     begin: u64,
     known: Known,
-    line: Option<Line>,
+    connection: Option<ProducerConnection>,
 }
 
-impl Life<'_> {
+impl Session<'_> {
     async fn happen(&mut self, happening: Happening) {
-        let syncs = &self.door.gates.syncs;
+        let syncs = &self.served.gates.syncs;
         match happening {
             Happening::Send { back, count } => self.send(back, count).await,
             Happening::LeaveOut => self.known.next += 1,
             Happening::Lose => {
-                if let Some(line) = self.line.take() {
-                    line.lose().await;
+                if let Some(connection) = self.connection.take() {
+                    connection.lose().await;
                 }
             }
             Happening::Stall => syncs.set_shut(true),
@@ -125,35 +125,35 @@ impl Life<'_> {
             Happening::Fail => syncs.fail_next(),
             Happening::Hear => {
                 syncs.set_shut(false);
-                if let Some(line) = &mut self.line {
-                    line.hear(&mut self.known).await;
+                if let Some(connection) = &mut self.connection {
+                    connection.hear(&mut self.known).await;
                 }
             }
         }
     }
 
     async fn send(&mut self, back: i32, count: i32) {
-        if self.line.is_none() {
-            let line = Line::open(self.door, self.producer).await;
-            let stored = self.door.numbers_from(self.begin, self.producer).await;
-            let told = line.last_told;
+        if self.connection.is_none() {
+            let connection = ProducerConnection::open(self.served, self.producer).await;
+            let stored = self.served.numbers_from(self.begin, self.producer).await;
+            let told = connection.last_told;
             assert!(
                 (0..=told).all(|number| stored.contains(&number)),
                 "{told} is the last acknowledged number, but only {stored:?} are stored"
             );
-            self.line = Some(line);
+            self.connection = Some(connection);
         }
         let first = (self.known.next - back).max(0);
         self.known.next = self.known.next.max(first + count);
-        if let Some(line) = &mut self.line {
-            line.send(first, count).await;
-            line.note(&mut self.known);
+        if let Some(connection) = &mut self.connection {
+            connection.send(first, count).await;
+            connection.note(&mut self.known);
         }
     }
 
     /// Acknowledged events are on disk and visible to readers, and none is there twice.
     async fn check(&self) {
-        let stored = self.door.numbers_from(self.begin, self.producer).await;
+        let stored = self.served.numbers_from(self.begin, self.producer).await;
         for number in &self.known.acknowledged {
             assert!(stored.contains(number), "{number} was acknowledged, but only {stored:?} are stored");
         }

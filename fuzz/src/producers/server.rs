@@ -24,13 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Server {
     pub(super) runtime: Runtime,
-    pub(super) door: Door,
+    pub(super) served: ServedHub,
     /// The number of producers so far.
     pub(super) producers: i64,
 }
 
 /// The gateway, its hub, and the controls of its disk.
-pub(super) struct Door {
+pub(super) struct ServedHub {
     pub(super) gateway: Gateway,
     pub(super) gates: Gates,
     hub: Hub,
@@ -45,18 +45,18 @@ impl Server {
         let homes = HubConfig { max_event_bytes: QUEUE_BYTES, ..HubConfig::new(HUB, 1).expect("a hub") };
         let hub = namespace.create_hub(homes).expect("a hub");
         let gateway = Gateway::new(Arc::new(namespace), GatewayConfig::default()).expect("a gateway");
-        Self { runtime, door: Door { gateway, gates, hub }, producers: 0 }
+        Self { runtime, served: ServedHub { gateway, gates, hub }, producers: 0 }
     }
 }
 
 /// Ends a stall first: a hub whose disk does not answer cannot be closed.
 impl Drop for Server {
     fn drop(&mut self) {
-        self.door.gates.syncs.set_shut(false);
+        self.served.gates.syncs.set_shut(false);
     }
 }
 
-impl Door {
+impl ServedHub {
     /// The number of events in the hub.
     pub(super) async fn stored_events(&self) -> u64 {
         let described = self.hub.partition_properties(PARTITION).await.expect("a partition");

@@ -5,7 +5,7 @@ use ephor_amqp::performative::*;
 use ephor_amqp::{Encoded, Value, encode};
 
 use crate::Seeds;
-use crate::raw::{Transfer, amqp, frame, written};
+use crate::raw_frames::{Transfer, amqp, frame, written};
 
 /// Every type, nested compound ones, and an array.
 pub(crate) fn values() -> Seeds {
@@ -140,7 +140,7 @@ pub(crate) fn sasl() -> Seeds {
     [
         ("mechanisms", Sasl::Mechanisms(SaslMechanisms { names })),
         ("init", Sasl::Init(init)),
-        ("outcome", Sasl::Outcome(SaslOutcome { code: SaslCode::Auth })),
+        ("outcome", Sasl::Outcome(SaslOutcome { code: SaslCode::Auth, additional_data: None })),
     ]
     .map(|(name, sasl)| (name.to_owned(), written(|into| sasl.write(into))))
     .into()

@@ -63,6 +63,7 @@ pub(crate) fn messages() -> Seeds {
     let delivery_annotations_last = [BODY, b"\x00\x53\x71\xc1\x05\x02\xa3\x01a\x41"];
     [
         ("only-a-body", BODY.to_vec()),
+        ("no-body", b"\x00\x53\x74\xc1\x06\x02\xa1\x01a\x54\x01".to_vec()),
         ("rich", encoded(&rich())),
         ("annotations", annotations.concat()),
         ("several-data", [BODY, b"\x00\x53\x75\xa0\x00", BODY].concat()),
@@ -93,6 +94,7 @@ pub(crate) fn stored() -> Seeds {
     let mut seeds = messages();
     seeds.extend(
         [
+            ("bytes-as-text", [&b"\x00\x53\x74\xc1\x09\x02\xa1\x01k\xa1\x03\xff\xfe\x80"[..], BODY].concat()),
             ("header-of-wrong-types", header(b"\xc0\x06\x03\xa1\x01y\x52\x04\x41")),
             ("header-of-all-types", header(b"\xc0\x0a\x05\x41\x50\x04\x52\x09\x56\x00\x43")),
             ("header-of-six-fields", header(b"\xc0\x07\x06\x40\x40\x40\x40\x40\x40")),
@@ -132,6 +134,7 @@ pub(crate) fn deliveries() -> Seeds {
             enqueued_at: Timestamp(1_700_000_000_000),
             partition_key: Some("home-7"),
             metrics: Some(&metrics),
+            number_epochs: false,
         };
         let mut delivered = Vec::new();
         deliver(&message, &stamp, &mut delivered).unwrap();

@@ -10,7 +10,7 @@ use ephor_wire::exchange::{RequestId, write_refusal};
 use ephor_wire::management::{HubDescription, PartitionDescription, Query};
 
 use crate::Seeds;
-use crate::raw::written;
+use crate::raw_frames::written;
 
 fn hub() -> HubName {
     "homes".parse().unwrap()

@@ -10,10 +10,10 @@ mod conversation;
 mod events;
 mod exchange;
 mod files;
-mod front_door;
+mod gateway_conversations;
 mod logs;
 mod producers;
-mod raw;
+mod raw_frames;
 mod records;
 mod replay;
 mod texts;
@@ -40,16 +40,17 @@ fn seeds(target: &str) -> Seeds {
         "selectors" => texts::selectors(),
         "addresses" => texts::addresses(),
         "secrets" => texts::secrets(),
-        "holders" => texts::holders(),
+        "current_readers" => texts::current_readers(),
         "names" => texts::names(),
         "store_urls" => texts::store_urls(),
+        "hub_urls" => texts::hub_urls(),
         "configs" => files::configs(),
         "catalogs" => files::catalogs(),
         "requests" => exchange::both_sides(),
         "rows" => records::rows(),
         "blobs" => records::blobs(),
         "exports" => records::exports(),
-        "gateway" => front_door::conversations(),
+        "gateway" => gateway_conversations::conversations(),
         "logs" => logs::folders(),
         "producers" => producers::lives(),
         other => panic!("there are no seeds for {other}: write some"),

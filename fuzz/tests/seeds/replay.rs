@@ -111,13 +111,13 @@ fn every_target_has_its_turn() {
 #[test]
 fn every_target_can_be_run_by_cargo_fuzz() {
     let manifest =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/targets/Cargo.toml")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz_targets/Cargo.toml")).unwrap();
     for Target { name, .. } in TARGETS {
         assert!(
             manifest.contains(&format!("name = \"{name}\"\n")),
-            "no [[bin]] for {name} in targets/Cargo.toml"
+            "no [[bin]] for {name} in fuzz_targets/Cargo.toml"
         );
-        let path = format!("{}/targets/src/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/fuzz_targets/src/{name}.rs", env!("CARGO_MANIFEST_DIR"));
         let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert!(source.contains("ephor_fuzz::"), "{path} plays nothing");
     }

@@ -6,7 +6,7 @@ use ephor_wire::sas::{Key, sign};
 use ephor_wire::selector::Start;
 
 use crate::Seeds;
-use crate::raw::written;
+use crate::raw_frames::written;
 
 pub(crate) fn numbered<'a>(texts: impl IntoIterator<Item = &'a str>) -> Seeds {
     texts.into_iter().enumerate().map(|(number, text)| (format!("{number:02}"), text.into())).collect()
@@ -65,7 +65,7 @@ pub(crate) fn secrets() -> Seeds {
 }
 
 /// An epoch, a name, and the name of the host that reads both.
-pub(crate) fn holders() -> Seeds {
+pub(crate) fn current_readers() -> Seeds {
     let readers = [
         ("plain", 7, "reader", "host-1"),
         ("nameless", 7, "", "host-1"),
@@ -116,5 +116,18 @@ pub(crate) fn store_urls() -> Seeds {
         "BlobEndpoint=https://contoso.example/;SharedAccessSignature=sv=1&sig=nobody-s-signature",
         "UseDevelopmentStorage=true",
         "azblob://contoso/leases;AccountKey=bm9ib2R5J3MgYXQgYWxs",
+    ])
+}
+
+pub(crate) fn hub_urls() -> Seeds {
+    numbered([
+        "memory:homes?partitions=4",
+        "hub:hub-data/homes?partitions=16",
+        "hub:///var/lib/ephor/homes",
+        "hub:/homes",
+        "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=reader;\
+         SharedAccessKey=bm9ib2R5J3MgYXQgYWxs;EntityPath=homes",
+        "Endpoint=sb://localhost:5672;SharedAccessSignature=SharedAccessSignature sr=x&sig=nobody-s&se=1;EntityPath=a/b",
+        "entitypath=homes;sharedaccesskey=bm9ib2R5J3M=;endpoint=bm9ib2R5J3MgYXQgYWxs",
     ])
 }

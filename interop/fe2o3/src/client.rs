@@ -1,4 +1,4 @@
-//! A connection with a session, logged in as told; its links, and what `$management` says.
+//! A connection with one session, authenticated as the operation asks: opens its links, and queries `$management`.
 
 use std::error::Error;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Events as messages: what is sent, and what the hub puts to them.
+//! Builds the messages that are sent, and reads those that the hub delivers, with its annotations.
 
 use fe2o3_amqp::Sender;
 use fe2o3_amqp::link::SendError;

@@ -1,4 +1,4 @@
-//! Who may receive beside whom.
+//! Operations with several receivers of one partition: which of them the hub admits, and which it disconnects.
 
 use crate::client::{Client, Failure, equal};
 use crate::events::{event, send, texts};

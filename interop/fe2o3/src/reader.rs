@@ -1,4 +1,4 @@
-//! A link that receives one partition, on a connection of its own.
+//! A receiver link of one partition, on a connection of its own.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SELECTOR: &str = "apache.org:selector-filter:string";
 const SELECTOR_CODE: u64 = 0x468C_0000_0004;
 const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 /// Until something that should come counts as failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(50);
 
 /// What to receive, and how.
 #[derive(Clone)]

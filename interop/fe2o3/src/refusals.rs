@@ -1,4 +1,4 @@
-//! What is refused, and as which condition.
+//! Operations that the hub refuses, and the AMQP condition that the client then gets.
 
 use fe2o3_amqp::link::{LinkStateError, ReceiverAttachError, RecvError, SenderAttachError};
 use fe2o3_amqp_management::error::Error as ManagementError;
@@ -199,10 +199,13 @@ async fn runs_out() -> Result<(), Failure> {
 }
 
 async fn unknown_hub() -> Result<(), Failure> {
-    let asking = Asking::of("nowhere")?;
-    asking.sender_refused("nowhere", NOT_FOUND, &NO_ENTITY).await?;
-    asking.receiver_refused(&Reading::of("nowhere"), NOT_FOUND, &NO_ENTITY).await?;
-    asking.description_refused(404, &NO_ENTITY).await
+    let token = Endpoint::given()?.token("nowhere", 600)?;
+    let mut client = Client::anonymous().await?;
+    let answer = client.put_token("nowhere", &token).await;
+    client.close().await;
+    status(answer, 404, &NO_ENTITY)?;
+    // A token that is not taken permits nothing.
+    Asking::with("nowhere", &token).everything_refused().await
 }
 
 async fn unknown_group() -> Result<(), Failure> {

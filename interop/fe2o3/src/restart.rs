@@ -1,5 +1,6 @@
-//! The server is killed and comes back on the same data and port. This library does not reconnect by itself;
-//! so an application does it here, in the simplest way: once more from the last event, once more what was
+//! Operations while the server is killed and started again on the same data and port.
+//!
+//! This library does not reconnect by itself; so an application does it here, in the simplest way: once more from the last event, once more what was
 //! not acknowledged.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! The same over TLS, by the certificate that the server made for itself.
+//! Operations over TLS, with the certificate that the server generated.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Sending, and what the hub says about itself.
+//! Operations that send events, and that read the runtime properties of hub and partitions.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Receiving from every kind of position.
+//! Operations that receive from every kind of start position.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Its event processors, with the checkpoint store in memory that it brings: one alone, and two that share.
+//! Operations with the SDK's event processors on its checkpoint store in memory: one alone, and two that share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

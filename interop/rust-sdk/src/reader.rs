@@ -1,4 +1,4 @@
-//! One partition, received beside the test.
+//! Receives one partition in a task beside the operation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::client::{Failure, Way, equal, producer, to};
 
 /// Until something that should happen counts as failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(50);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is received, and how.

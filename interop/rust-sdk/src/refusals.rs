@@ -1,4 +1,4 @@
-//! What is refused, and as which error.
+//! Operations that the hub refuses, and the error that the client then gets.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -152,9 +152,9 @@ const NOT_FOUND: [&str; 2] = ["The messaging entity", "could not be found"];
 
 async fn unknown_hub() -> Result<(), Failure> {
     let way = Way::given()?;
-    raises(send(&way, "nowhere", "0").await, "NotFound", &NOT_FOUND)?;
+    raises(send(&way, "nowhere", "0").await, "status 404", &NOT_FOUND)?;
     raises(describe(&way, "nowhere").await, "status 404", &NOT_FOUND)?;
-    raises(receive(Reading::of("nowhere")).await, "NotFound", &NOT_FOUND)
+    raises(receive(Reading::of("nowhere")).await, "status 404", &NOT_FOUND)
 }
 
 async fn unknown_group() -> Result<(), Failure> {

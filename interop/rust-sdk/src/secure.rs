@@ -1,5 +1,6 @@
-//! The same over TLS, by the certificate that the server made for itself: this client trusts what the system trusts,
-//! and that is one file here, named by `SSL_CERT_FILE`.
+//! Operations over TLS, with the certificate that the server generated.
+//!
+//! This client trusts what the system trusts, and that is one file here, named by `SSL_CERT_FILE`.
 
 use azure_messaging_eventhubs::EventDataBatchOptions;
 use tokio::process::Command;

@@ -1,4 +1,4 @@
-//! Sending, and what the hub says about itself.
+//! Operations that send events, and that read the runtime properties of hub and partitions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! What goes in comes out: sizes, properties, bodies.
+//! Operations that send every kind of value (sizes, properties, bodies) and receive it unchanged.
 
 use std::time::{Duration, UNIX_EPOCH};
 

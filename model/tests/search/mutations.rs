@@ -1,4 +1,4 @@
-//! Tests that every mutation gives a counterexample.
+//! Tests that the model finds a counterexample for every mutation, that is, every rule that can be switched off.
 
 use ephor_core::rules::Rules;
 use ephor_model::bounds::Bounds;

@@ -26,8 +26,8 @@ pub(crate) struct PlayArguments {
     pub(crate) mutation: Option<&'static Mutation>,
     /// True to print every line of every run.
     pub(crate) story: bool,
-    /// True to reduce failing seeds.
-    pub(crate) reduce: bool,
+    /// True to shrink failing seeds.
+    pub(crate) shrink: bool,
     pub(crate) resume: Resume,
     /// The folder of the progress file, if not `target/sim`.
     pub(crate) folder: Option<PathBuf>,
@@ -62,7 +62,7 @@ impl Default for PlayArguments {
             count: 100,
             mutation: None,
             story: false,
-            reduce: true,
+            shrink: true,
             resume: Resume::SameCommand,
             folder: None,
             jobs: None,
@@ -73,7 +73,7 @@ impl Default for PlayArguments {
 /// The usage text.
 pub(crate) fn usage() -> String {
     let mut usage = String::from(
-        "usage: ephor-sim [--from N] [--count M] [--mutation NAME] [--story] [--no-reduce] [--jobs N]
+        "usage: ephor-sim [--from N] [--count M] [--mutation NAME] [--story] [--no-shrink] [--jobs N]
                  [--resume [FILE] | --anew] [--progress FOLDER]
        ephor-sim --moves [--from N] [--count M]
        ephor-sim scale [--largest] [--write FOLDER]
@@ -81,7 +81,7 @@ pub(crate) fn usage() -> String {
   --from N           the first seed (default 0)
   --count M          how many seeds (default 100)
   --story            print every line of the history of every run
-  --no-reduce        list failing seeds, and do not reduce them
+  --no-shrink        list failing seeds, and do not shrink them
   --jobs N           seeds at a time (default: one for each core)
   --resume [FILE]    resume the run that was stopped last, or the run of this file;
                      the same command resumes its own run without this option
@@ -109,7 +109,7 @@ pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Subcommand, St
         match name.as_str() {
             "--help" | "-h" => return Ok(Subcommand::Help),
             "--story" => play.story = true,
-            "--no-reduce" => play.reduce = false,
+            "--no-shrink" => play.shrink = false,
             "--moves" => moves = true,
             "--anew" => play.resume = Resume::No,
             "--resume" => {
@@ -172,7 +172,7 @@ mod tests {
     fn every_argument_has_a_default_and_the_last_one_wins() {
         let arguments = play("");
         assert_eq!(
-            (arguments.from, arguments.count, arguments.story, arguments.reduce),
+            (arguments.from, arguments.count, arguments.story, arguments.shrink),
             (0, 100, false, true)
         );
         assert_eq!(arguments.resume, Resume::SameCommand);
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn each_argument_is_parsed() {
         let arguments =
-            play("--from 9 --count 3 --story --no-reduce --jobs 2 --anew --progress here --mutation order");
-        assert_eq!((arguments.from, arguments.count, arguments.story, arguments.reduce), (9, 3, true, false));
+            play("--from 9 --count 3 --story --no-shrink --jobs 2 --anew --progress here --mutation order");
+        assert_eq!((arguments.from, arguments.count, arguments.story, arguments.shrink), (9, 3, true, false));
         assert_eq!((arguments.jobs, arguments.folder), (Some(2), Some("here".into())));
         assert_eq!(arguments.resume, Resume::No);
         assert_eq!(arguments.mutation.map(|mutation| mutation.name), Some("order"));

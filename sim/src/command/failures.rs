@@ -1,4 +1,4 @@
-//! Reports failing seeds: reduces the first of each kind and tells its story, and lists all.
+//! Reports failing seeds: shrinks the first of each kind and tells its story, and lists all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ephor::environment::SystemClock;
 use ephor_core::time::Clock;
-use ephor_sim::attempt::RunFailure;
-use ephor_sim::reduce::{Limits, reduce};
+use ephor_sim::run_result::RunFailure;
 use ephor_sim::scenario::Scenario;
+use ephor_sim::shrink::{Limits, shrink};
 use ephor_sim::story::Story;
 
 use super::arguments::PlayArguments;
@@ -18,7 +18,7 @@ use super::stop::Stop;
 const MAX_STORIES: usize = 3;
 /// At most this many failing seeds are listed.
 const MAX_LISTED: usize = 30;
-/// The time limit of all reductions together, even if stories could be shorter.
+/// The time limit of all searches together, even if stories could be shorter.
 const MAX_REDUCTION_TIME: Duration = Duration::from_secs(120);
 
 /// The options for reporting failing seeds.
@@ -29,14 +29,14 @@ pub(crate) struct Failures<'a> {
 }
 
 impl Failures<'_> {
-    /// Reduces the first failing seed of each kind, and tells their stories.
+    /// Shrinks the first failing seed of each kind, and tells their stories.
     pub(crate) fn print_stories(&self, broken: &BTreeMap<u64, RunFailure>) {
-        if !self.arguments.reduce {
+        if !self.arguments.shrink {
             return;
         }
         let seeds = first_of_each_kind(broken);
         if !seeds.is_empty() {
-            println!("reducing the first failing seed of each kind, {} in all\n", seeds.len());
+            println!("shrinking the first failing seed of each kind, {} in all\n", seeds.len());
         }
         let begun = SystemClock.now();
         let keep_going = || !self.stop.requested() && SystemClock.now().since(begun) < MAX_REDUCTION_TIME;
@@ -60,9 +60,9 @@ impl Failures<'_> {
 
     fn story(&self, seed: u64, keep_going: &dyn Fn() -> bool) -> String {
         let limits = Limits { keep_going, ..Limits::default() };
-        match reduce(Scenario::draw(seed), self.arguments.rules(), limits) {
-            Some(reduced) => {
-                format!("{}\nreplay: {}", Story::new(&reduced, self.arguments.mutation), self.replay(seed))
+        match shrink(Scenario::draw(seed), self.arguments.rules(), limits) {
+            Some(shrunk) => {
+                format!("{}\nreplay: {}", Story::new(&shrunk, self.arguments.mutation), self.replay(seed))
             }
             None => format!(
                 "seed {seed} failed once and does not fail again: the run depends on more than its seed"
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_of_each_kind_is_reduced_and_not_more_than_a_few() {
+    fn the_first_of_each_kind_is_shrunk_and_not_more_than_a_few() {
         let broken =
             |promise: &str| RunFailure { promise: promise.into(), partition: None, what: String::new() };
         let all: BTreeMap<u64, RunFailure> = [(7, "a"), (8, "a"), (9, "b"), (11, "c"), (12, "d"), (13, "b")]

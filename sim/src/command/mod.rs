@@ -3,22 +3,22 @@
 //! | to read about | open |
 //! |---|---|
 //! | the command line | `arguments.rs` |
-//! | playing seeds on all cores | `play.rs` |
+//! | playing seeds on all cores | `play_seeds.rs` |
 //! | the seeds that are done | `seeds.rs` |
-//! | the sum of all runs | `total.rs` |
-//! | resuming a run that was stopped | `progress.rs` |
-//! | the display of progress | `screen.rs` |
+//! | the sum of all runs | `totals.rs` |
+//! | resuming a run that was stopped | `progress_file.rs` |
+//! | the display of progress | `progress_display.rs` |
 //! | Ctrl-C | `stop.rs` |
-//! | failing seeds, reduced and told | `failures.rs` |
+//! | failing seeds, shrunk and told | `failures.rs` |
 
 mod arguments;
 mod failures;
-mod play;
-mod progress;
-mod screen;
+mod play_seeds;
+mod progress_display;
+mod progress_file;
 mod seeds;
 mod stop;
-mod total;
+mod totals;
 
 use std::process::ExitCode;
 
@@ -36,9 +36,9 @@ const EXIT_STOPPED: u8 = 130;
 /// Runs the command with these arguments.
 pub(crate) fn run(given: impl Iterator<Item = String>) -> ExitCode {
     let code = match arguments::read(given) {
-        Ok(Subcommand::Play(arguments)) => play::run(&arguments),
+        Ok(Subcommand::Play(arguments)) => play_seeds::run(&arguments),
         Ok(Subcommand::Moves { from, count }) => {
-            println!("{}", ephor_sim::moves::measure(from, count));
+            println!("{}", ephor_sim::rebalance_cost::measure(from, count));
             EXIT_OK
         }
         Ok(Subcommand::Scale(given)) => match ephor_sim::scale::run(&given, &mut |what| println!("{what}")) {

@@ -1,4 +1,4 @@
-//! A future that waits for a time.
+//! A future that waits until a point of virtual time.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! Tests of the properties that the rest of the simulation relies on.
+//! Tests of the executor: the properties that the rest of the simulation relies on.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -68,7 +68,7 @@ impl Judge {
             };
             let lost = |partition: &PartitionId| hung_until.is_some() && report.lost.contains(partition);
             let unknown = |facts: &PartitionFacts| {
-                let granted_at = facts.granted.get(&facts.epoch).map(|grant| grant.at);
+                let granted_at = facts.last_grant(facts.epoch).map(|grant| grant.at);
                 granted_at.filter(|at| told_at.is_some_and(|told_at| *at >= told_at)).is_some_and(|at| {
                     now.since(at) < LATE_HANDOVER || hung_until.is_some_and(|until| at < until)
                 })
@@ -158,8 +158,7 @@ impl Judge {
             // A late claim may have taken it for a host that has no room to serve it.
             let renewed = facts.is_some_and(|facts| {
                 facts
-                    .granted
-                    .get(&facts.epoch)
+                    .last_grant(facts.epoch)
                     .is_some_and(|grant| self.handle.now().since(grant.at) < SETTLE_TIME)
             });
             let served = renewed && facts.is_some_and(|facts| facts.owner.as_ref().is_some_and(running));

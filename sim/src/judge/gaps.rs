@@ -1,13 +1,13 @@
-//! Checks gaps that hosts do not report one by one: after some reports they pass over gaps, and report them
-//! together later.
+//! Checks the reports of gaps in a log: a host reports the first gaps one by one and later ones together, and
+//! leaves none out.
 
 use std::time::Duration;
 
 use ephor::{PartitionError, PartitionId, SequenceNumber};
 use ephor_core::time::Monotonic;
 
-use super::code_side::{Caller, Span};
 use super::partition_facts::{LogPosition, PartitionFacts, UnreportedGaps};
+use super::user_code_side::{Caller, Span};
 use super::{Check, Exemption, Judge, JudgeState, Promise};
 use crate::executor::Machine;
 
@@ -82,8 +82,7 @@ impl Judge {
                 ],
             );
             let facts = state.partitions.entry(partition).or_default();
-            let own = facts.granted.iter().filter(|(_, grant)| grant.machine == Some(machine));
-            let Some(epoch) = own.max_by_key(|(_, grant)| grant.at).map(|(epoch, _)| *epoch) else { return };
+            let Some(epoch) = facts.last_epoch_of(machine) else { return };
             let passed_over = facts.unreported_gaps.remove(&epoch);
             let missing =
                 (first.0..resumes_at.0).filter(|event| facts.is_gone(SequenceNumber(*event))).count();

@@ -1,9 +1,10 @@
 //! Checks the promises of the host after every step of a simulated run.
 //!
 //! The judge learns facts from four sides: the steps that the store carried out (`store_side`), the calls of
-//! user code (`code_side`, `calls`), the exchange between hosts and the hub (`hub_side`, `lost_ground`), and
-//! the faults that `crate::injection` injected (`fault_notes`). It trusts no host's own account: reports and answers of hosts are
-//! checked against these facts. `state` holds the state of the judge, `partition_facts` the facts of one partition.
+//! user code (`user_code_side`, `calls`), the exchange between hosts and the hub (`hub_side`,
+//! `positions_gone`), and the faults that `crate::injection` injected (`injected_faults`). It trusts no host's
+//! own account: reports and answers of hosts are checked against these facts. `state` holds the state of the
+//! judge, `partition_facts` the facts of one partition.
 //!
 //! | promise | how it is judged |
 //! |---|---|
@@ -18,21 +19,21 @@
 //! its reason and its bound, and counts them. A check says which of them it allows.
 
 mod calls;
-mod code_side;
 mod draining;
 mod exemptions;
-mod fault_notes;
 mod final_state;
 mod gaps;
 mod hub_side;
-mod lost_ground;
+mod injected_faults;
+mod lease_theft;
 mod partition_facts;
+mod positions_gone;
 mod promise;
-mod sleep;
 mod state;
 mod stops;
 mod store_side;
-mod theft;
+mod suspended_machines;
+mod user_code_side;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,12 +49,12 @@ use crate::executor::{Handle, Machine};
 use crate::history::History;
 use crate::scenario::{HostConfig, Scenario};
 pub use calls::ReportTarget;
-pub use code_side::{Caller, Span};
 pub use exemptions::{Check, Exemption, ExemptionCounts};
 pub use final_state::{FinalState, RunningHost};
 use partition_facts::LogPosition;
 pub use promise::{Promise, Violation};
 use state::{HostFacts, JudgeState};
+pub use user_code_side::{Caller, Span};
 
 /// Figures of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -296,8 +297,7 @@ impl Judge {
         for (partition, facts) in &mut state.partitions {
             let (owner, epoch, position) = copy.0.get(partition).cloned().unwrap_or_default();
             (facts.owner, facts.epoch, facts.begun, facts.stored_position) = (owner, epoch, epoch, position);
-            facts.last_seek_epoch = facts.last_seek_epoch.min(epoch);
-            // A seek that is newer than the copy is undone with it.
+            facts.undo_seeks_after(epoch);
             if let Some(next) =
                 position.filter(|position| position.log_generation == present).map(|it| it.next)
             {

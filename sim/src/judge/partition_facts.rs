@@ -8,7 +8,7 @@ use ephor_core::ids::Incarnation;
 use ephor_core::time::Monotonic;
 
 use super::calls::ReportTarget;
-use super::code_side::Span;
+use super::user_code_side::Span;
 use crate::executor::Machine;
 
 /// A position in one of the hub's logs.
@@ -27,8 +27,6 @@ pub(super) struct Grant {
     pub(super) at: Monotonic,
     /// The reading of the owner's own clock.
     pub(super) own_time: Monotonic,
-    /// The owner's machine.
-    pub(super) machine: Option<Machine>,
 }
 
 /// The reading progress of one epoch.
@@ -126,7 +124,8 @@ pub(super) struct PartitionFacts {
     pub(super) epoch: Epoch,
     /// The newest epoch whose user code has run.
     pub(super) begun: Epoch,
-    pub(super) granted: BTreeMap<Epoch, Grant>,
+    /// The last grant of each epoch to each machine: a restored store may give an epoch to another host, too.
+    pub(super) granted: BTreeMap<(Epoch, Machine), Grant>,
     /// The position at which the stored checkpoint lets reading resume.
     pub(super) stored_position: Option<LogPosition>,
     /// The position that the present owner knows to be saved: `stored_position`, or what that was before a restore of
@@ -168,6 +167,9 @@ pub(super) struct PartitionFacts {
     pub(super) expected_seek: Option<SequenceNumber>,
     /// The epoch that the last seek took. Events finished by older epochs do not count.
     pub(super) last_seek_epoch: Epoch,
+    /// Finished events that do not count because of a seek, by the epoch that it took. They count again if a restore of
+    /// the store undoes the seek: the owner before it then continues after them.
+    pub(super) discarded_by_seeks: BTreeMap<Epoch, BTreeSet<SequenceNumber>>,
     /// Events before this one may be missing: an operator's seek passed over them, or reading began here.
     pub(super) excused_before: SequenceNumber,
 }
@@ -184,10 +186,84 @@ impl PartitionFacts {
         event < self.oldest_kept || self.passed_over.iter().any(|range| range.contains(&event))
     }
 
+    /// The last grant of an epoch to a machine.
+    pub(super) fn grant(&self, epoch: Epoch, machine: Machine) -> Option<Grant> {
+        self.granted.get(&(epoch, machine)).copied()
+    }
+
+    /// The last grant of an epoch, to whichever machine.
+    pub(super) fn last_grant(&self, epoch: Epoch) -> Option<Grant> {
+        let of_epoch = self.granted.iter().filter(|((of, _), _)| *of == epoch);
+        of_epoch.map(|(_, grant)| *grant).max_by_key(|grant| grant.at)
+    }
+
+    /// The epoch that a machine was granted last.
+    pub(super) fn last_epoch_of(&self, machine: Machine) -> Option<Epoch> {
+        let own = self.granted.iter().filter(|((_, of), _)| *of == machine);
+        own.max_by_key(|(_, grant)| grant.at).map(|((epoch, _), _)| *epoch)
+    }
+
+    /// Counts these events as done, unless a seek has discarded what this epoch finishes. Returns the number of those
+    /// that were not done yet.
+    pub(super) fn finish(&mut self, epoch: Epoch, events: impl Iterator<Item = SequenceNumber>) -> u64 {
+        if epoch < self.last_seek_epoch {
+            self.discarded_by_seeks.entry(self.last_seek_epoch).or_default().extend(events);
+            return 0;
+        }
+        events.filter(|event| self.done.insert(*event)).count() as u64
+    }
+
+    /// Carries out an operator's seek: events from this one on must be processed again.
+    pub(super) fn seek(&mut self, next: SequenceNumber, epoch: Epoch) {
+        self.last_seek_epoch = epoch;
+        self.discarded_by_seeks.insert(epoch, self.done.split_off(&next));
+        self.excuse_before(next);
+    }
+
+    /// Undoes the seeks after this epoch, because the store was restored from a copy that has not heard of them.
+    pub(super) fn undo_seeks_after(&mut self, epoch: Epoch) {
+        self.last_seek_epoch = self.last_seek_epoch.min(epoch);
+        let undone = self.discarded_by_seeks.extract_if(.., |seek, _| *seek > epoch);
+        self.done.extend(undone.flat_map(|(_, events)| events));
+    }
+
     /// Counts every event before this one as done, because an operator's seek passed over them or reading
     /// began here.
     pub(super) fn excuse_before(&mut self, next: SequenceNumber) {
         self.excused_before = self.excused_before.max(next);
         self.done.extend((0..next.0).map(SequenceNumber));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch(number: u64) -> Epoch {
+        Epoch::from_stored(number)
+    }
+
+    fn numbers(range: Range<u64>) -> impl Iterator<Item = SequenceNumber> {
+        range.map(SequenceNumber)
+    }
+
+    #[test]
+    fn events_before_an_undone_seek_count_again() {
+        let mut facts = PartitionFacts::default();
+        assert_eq!(facts.finish(epoch(1), numbers(0..4)), 4);
+        facts.seek(SequenceNumber(1), epoch(2));
+        facts.finish(epoch(1), numbers(4..6));
+        assert_eq!(facts.done, BTreeSet::from([SequenceNumber(0)]));
+        facts.undo_seeks_after(epoch(1));
+        assert_eq!(facts.done, numbers(0..6).collect());
+    }
+
+    #[test]
+    fn a_seek_that_the_copy_knows_is_not_undone() {
+        let mut facts = PartitionFacts::default();
+        facts.finish(epoch(1), numbers(0..4));
+        facts.seek(SequenceNumber(1), epoch(2));
+        facts.undo_seeks_after(epoch(2));
+        assert_eq!((facts.done.len(), facts.last_seek_epoch), (1, epoch(2)));
     }
 }

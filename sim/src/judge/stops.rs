@@ -144,7 +144,7 @@ impl Judge {
         let ours = facts.epoch == caller.epoch && facts.owner.as_ref() == Some(&caller.host);
         let lease = host_facts.config.manager_options();
         let usable = lease.lease_duration - lease.fence_margin;
-        let grant = facts.granted.get(&caller.epoch)?;
+        let grant = facts.grant(caller.epoch, caller.machine)?;
         let received = state.received_answer(caller.machine, grant.at, MARGIN, MAX_ANSWER_DELAY);
         let earlier = span.is_some_and(|span| span.log_generation != state.log_generation());
         let exempt = self.is_exempt(

@@ -11,6 +11,7 @@ use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause};
 use super::hub_side::used_up_epochs;
 use super::partition_facts::{Grant, LogPosition, PartitionFacts, ReadProgress};
 use super::{Check, Exemption, Judge, JudgeState, Promise};
+use crate::executor::Machine;
 
 impl Judge {
     /// Checks a step that the store carried out.
@@ -21,7 +22,8 @@ impl Judge {
                 self.history.append(format_args!("{} renews {partition:?} in {epoch:?}", owner.name));
                 let grant = self.grant(&token.owner);
                 let mut state = self.state();
-                state.partitions.entry(token.partition).or_default().granted.insert(token.epoch, grant);
+                let facts = state.partitions.entry(token.partition).or_default();
+                facts.granted.extend(grant.map(|(machine, grant)| ((token.epoch, machine), grant)));
                 let violation = self.renewed_while_stuck(&state, token);
                 drop(state);
                 if let Some((promise, what)) = violation {
@@ -38,11 +40,10 @@ impl Judge {
         self.state().partitions.entry(partition).or_default().expected_seek = Some(next);
     }
 
-    /// A grant of a lease from now on.
-    fn grant(&self, owner: &HostId) -> Grant {
-        let machine = self.state().hosts.get(owner).map(|host_facts| host_facts.machine);
-        let own_time = machine.map_or(self.handle.now(), |it| self.own_time(it));
-        Grant { at: self.handle.now(), own_time, machine }
+    /// A grant of a lease from now on, and the machine of its owner.
+    fn grant(&self, owner: &HostId) -> Option<(Machine, Grant)> {
+        let machine = self.state().hosts.get(owner)?.machine;
+        Some((machine, Grant { at: self.handle.now(), own_time: self.own_time(machine) }))
     }
 
     fn saved(&self, token: &LeaseToken, checkpoint: &Checkpoint) {
@@ -140,7 +141,7 @@ impl Judge {
             change.reason,
             if settled { ", settled" } else { "" }
         ));
-        let grant = change.to.as_ref().map(|owner| self.grant(owner));
+        let grant = change.to.as_ref().and_then(|owner| self.grant(owner));
         let mut violations = vec![];
         {
             let mut state = self.state();
@@ -187,7 +188,7 @@ impl Judge {
                 let next = facts.stored_position;
                 facts.known_saved = next;
                 facts.read_progress.insert(change.epoch, ReadProgress { next, ..ReadProgress::default() });
-                facts.granted.insert(change.epoch, grant.unwrap_or_default());
+                facts.granted.extend(grant.map(|(machine, grant)| ((change.epoch, machine), grant)));
             }
             facts.owner = change.to.clone();
         }
@@ -202,9 +203,10 @@ impl Judge {
     fn taken_too_early(&self, state: &JudgeState, change: &OwnershipChange) -> Option<(Promise, String)> {
         let now = self.handle.now();
         let facts = state.partitions.get(&change.partition)?;
-        let lease = state.hosts.get(change.from.as_ref()?)?.config.lease;
-        let age = now.since(facts.granted.get(&facts.epoch)?.at);
-        let granted = facts.granted.get(&facts.epoch)?.at;
+        let owner = state.hosts.get(change.from.as_ref()?)?;
+        let lease = owner.config.lease;
+        let granted = facts.grant(facts.epoch, owner.machine)?.at;
+        let age = now.since(granted);
         // A host that began to watch after the store's clock was set waits for half a lease without a
         // renewal.
         let half = state.store_set_at.is_some_and(|set| set >= granted);
@@ -307,9 +309,7 @@ fn not_settled(facts: &PartitionFacts) -> Option<(Promise, String)> {
 fn carry_out_seek(facts: &mut PartitionFacts, log_generation: usize, epoch: Epoch) {
     let Some(next) = facts.expected_seek.take() else { return };
     facts.stored_position = Some(LogPosition { log_generation, next });
-    facts.last_seek_epoch = epoch;
-    facts.done.split_off(&next);
-    facts.excuse_before(next);
+    facts.seek(next, epoch);
 }
 
 /// The name of a reason in the table of changes.

@@ -3,8 +3,8 @@
 //!
 //! | to read about | open |
 //! |---|---|
-//! | the changes of a fleet, and the least that they could cost | [`change`] |
-//! | real hosts on virtual time | [`whole`] |
+//! | the changes of a fleet, and the least that they could cost | [`fleet_changes`] |
+//! | real hosts on virtual time | [`real_hosts`] |
 //! | fleets so large that only their decisions can be played | [`decisions`] |
 //! | the tables | [`table`] |
 //! | the picture | `picture` |
@@ -13,20 +13,20 @@
 //! For the command line: `ephor-sim scale …` is [`run`] with the arguments after `scale`. Print its result
 //! (or its error, with exit code 2); it has written its files by then.
 
-pub mod change;
 pub mod decisions;
 pub mod documents;
+pub mod fleet_changes;
 mod picture;
+pub mod real_hosts;
 mod store;
 pub mod table;
-pub mod whole;
 
 use std::fmt;
 use std::path::PathBuf;
 
-use change::Size;
 use decisions::{Cost, Decisions};
-use whole::Whole;
+use fleet_changes::Size;
+use real_hosts::Whole;
 
 /// The usage text.
 pub const USAGE: &str = "usage: ephor-sim scale [--largest] [--write FOLDER]
@@ -125,7 +125,7 @@ pub fn play(largest: bool, report: &mut dyn FnMut(&str)) -> Scale {
     let mut scale = Scale::default();
     for size in chosen(&WHOLE, &WHOLE_LARGEST) {
         report(&format!("{size}: whole hosts"));
-        scale.wholes.push((whole::play(size, true, SEED), whole::play(size, false, SEED)));
+        scale.wholes.push((real_hosts::play(size, true, SEED), real_hosts::play(size, false, SEED)));
     }
     for size in chosen(&DECISIONS, &DECISIONS_LARGEST) {
         report(&format!("{size}: the decisions alone"));

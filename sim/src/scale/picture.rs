@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::Scale;
-use super::change::{Change, Size, grouped};
-use super::whole::Whole;
+use super::fleet_changes::{Change, Size, grouped};
+use super::real_hosts::Whole;
 
 const WIDTH: f64 = 940.0;
 const HEIGHT: f64 = 790.0;
@@ -122,7 +122,7 @@ pub(super) fn draw(scale: &Scale) -> String {
     svg
 }
 
-type Figure = fn(&super::whole::Settling) -> f64;
+type Figure = fn(&super::real_hosts::Settling) -> f64;
 
 fn whole_series(scale: &Scale, wakes: bool, figure: Figure) -> Vec<Series> {
     let fleets: Vec<&Whole> =

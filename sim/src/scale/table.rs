@@ -1,12 +1,12 @@
-//! The tables, in Markdown. All but the last come from virtual time and a seed: the same code prints the same
-//! lines.
+//! The tables of `docs/scale.md`, in Markdown. All but the last come from virtual time and a seed: the same
+//! code prints the same lines.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use super::Scale;
-use super::change::{Change, grouped};
-use super::whole::{Calls, Settling, Whole};
+use super::fleet_changes::{Change, grouped};
+use super::real_hosts::{Calls, Settling, Whole};
 
 /// The changes, in the order of the tables.
 const CHANGES: [Change; 7] = [

@@ -1,9 +1,9 @@
 //! Describes the fleet of a story in a few lines.
 
 use ephor::{CheckpointPolicy, FailurePolicy, OnInvalidPosition, StartPosition};
+use ephor_core::time::duration_text;
 
 use crate::scenario::{Ending, Fault, HostConfig, INJECTION_TIME, Scenario};
-use crate::story::words::duration_text;
 
 /// The fleet, its options and its user code, line by line. Usual values are left out.
 pub(super) fn of(scenario: &Scenario) -> Vec<String> {
@@ -104,5 +104,6 @@ fn failures(policy: &FailurePolicy) -> String {
             format!("is retried; its event is skipped after {}", plural(u64::from(*attempts), "attempt"))
         }
         FailurePolicy::Close { pause } => format!("closes its partition for {}", duration_text(*pause)),
+        other => format!("is handled by {other:?}"),
     }
 }

@@ -1,5 +1,5 @@
-//! Tells a failing run as a story: the fleet, the faults, the steps of hosts and store, and the broken
-//! promise.
+//! Describes a failing run as text that people can follow, its story: the fleet, the faults, the steps of
+//! hosts and store, and the broken promise.
 //!
 //! Of the thousands of lines of a [`history`](crate::history) it keeps those that matter: of the partition
 //! concerned, of the hosts that owned it, and of their faults, in the last epochs before the promise broke.
@@ -12,27 +12,27 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::mutations::Mutation;
-use crate::reduce::Reduced;
+use crate::shrink::Shrunk;
 use selection::Part;
 use words::Words;
 
 /// A failing run, shown by `Display`.
 pub struct Story<'a> {
-    reduced: &'a Reduced,
+    shrunk: &'a Shrunk,
     mutation: Option<&'a Mutation>,
     lines: Vec<(Duration, String)>,
     words: Words,
 }
 
 impl<'a> Story<'a> {
-    /// The story of a reduced run, and of its mutation, if it has one.
-    pub fn new(reduced: &'a Reduced, mutation: Option<&'a Mutation>) -> Self {
-        let lines = reduced.history.lines();
-        Self { reduced, mutation, words: Words::new(&lines), lines }
+    /// The story of a shrunk run, and of its mutation, if it has one.
+    pub fn new(shrunk: &'a Shrunk, mutation: Option<&'a Mutation>) -> Self {
+        let lines = shrunk.history.lines();
+        Self { shrunk, mutation, words: Words::new(&lines), lines }
     }
 
     fn header(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reduced { seed, scenario, broken, injections_before, plays, complete, .. } = self.reduced;
+        let Shrunk { seed, scenario, broken, injections_before, plays, complete, .. } = self.shrunk;
         writeln!(f, "THE STORY OF SEED {seed}: {}", self.words.plain(&broken.to_string()))?;
         if let Some(mutation) = self.mutation {
             writeln!(f, "mutation: {} (--mutation {})", mutation.what, mutation.name)?;
@@ -48,7 +48,7 @@ impl<'a> Story<'a> {
             if scenario.seed == *seed { "" } else { "; in another interleaving than that of the seed" };
         writeln!(
             f,
-            "reduced from {injections_before} faults to {left} in {plays} plays: {end}{interleaving}"
+            "shrunk from {injections_before} faults to {left} in {plays} plays: {end}{interleaving}"
         )?;
         writeln!(f, "\nTHE FLEET")?;
         fleet_description::of(scenario).iter().try_for_each(|line| writeln!(f, "  {line}"))
@@ -56,23 +56,23 @@ impl<'a> Story<'a> {
 
     fn faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nWHAT GOES WRONG")?;
-        for injection in &self.reduced.scenario.injections {
+        for injection in &self.shrunk.scenario.injections {
             let line = selection::line_of(injection, &self.lines).map(|line| self.lines[line].1.as_str());
             writeln!(f, "{}  {}", time(injection.at), self.words.injection(injection, line))?;
         }
-        if self.reduced.scenario.injections.is_empty() {
+        if self.shrunk.scenario.injections.is_empty() {
             writeln!(f, "  nothing")?;
         }
         Ok(())
     }
 
     fn steps(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let partition = self.reduced.broken.partition();
+        let partition = self.shrunk.broken.partition();
         match partition {
             Some(partition) => writeln!(f, "\nWHAT HAPPENS TO {partition:?}")?,
             None => writeln!(f, "\nWHAT HAPPENS")?,
         }
-        for part in selection::of(&self.reduced.scenario.injections, partition, &self.lines) {
+        for part in selection::of(&self.shrunk.scenario.injections, partition, &self.lines) {
             match part {
                 Part::Line(line) => {
                     let (at, text) = &self.lines[line];

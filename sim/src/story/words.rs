@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
+use ephor_core::time::duration_text;
 
 use crate::scenario::Injection;
 
@@ -148,15 +149,6 @@ pub(super) fn work(text: &str) -> Option<&'static str> {
     ];
     let begins = |word: &str| text.split_once(word).is_some_and(|(host, _)| !host.contains(' '));
     kinds.into_iter().find(|(word, _)| begins(word)).map(|(_, kind)| kind)
-}
-
-/// A duration in a form for people.
-pub(super) fn duration_text(duration: Duration) -> String {
-    match duration.as_secs_f64() {
-        seconds if seconds < 1.0 => format!("{} ms", duration.as_millis()),
-        seconds if seconds.fract() == 0.0 => format!("{seconds:.0} s"),
-        seconds => format!("{seconds:.1} s"),
-    }
 }
 
 /// Replaces `open … stop … close` by the text between `open` and `stop`.

@@ -75,7 +75,7 @@ fn a_failing_seed_is_told_as_a_story_and_the_others_are_played_all_the_same() {
         said.contains("replay: ./check sim --from ") && said.contains("--count 1 --mutation epoch"),
         "{said}"
     );
-    let (code, said) = run("--count 4 --mutation epoch --no-reduce", &folder.0);
+    let (code, said) = run("--count 4 --mutation epoch --no-shrink", &folder.0);
     assert_eq!(code, 1, "{said}");
     assert!(!said.contains("THE STORY") && said.contains("replay: "), "{said}");
 }
@@ -84,14 +84,14 @@ fn a_failing_seed_is_told_as_a_story_and_the_others_are_played_all_the_same() {
 fn a_run_that_is_stopped_goes_on_with_the_same_command_or_by_resume() {
     let folder = Folder::new("stopped");
     let start = |arguments: &str| ephor_sim(arguments, &folder.0).spawn().expect("the program runs");
-    let (code, said) = stopped(start("--from 10000 --count 100000 --jobs 1 --no-reduce"));
+    let (code, said) = stopped(start("--from 10000 --count 100000 --jobs 1 --no-shrink"));
     assert!([1, 130].contains(&code), "{code}: {said}");
     assert!(said.contains("of 100000 seeds: the same command resumes from "), "{said}");
     assert_eq!(folder.files(), [folder.0.join("progress-10000-100000.json")]);
-    let (_, said) = stopped(start("--from 10000 --count 100000 --jobs 1 --no-reduce"));
+    let (_, said) = stopped(start("--from 10000 --count 100000 --jobs 1 --no-shrink"));
     assert!(said.starts_with("resumes where it was stopped: "), "{said}");
     // The file contains the arguments.
-    let (_, said) = stopped(start("--count 20000 --resume --jobs 1 --no-reduce"));
+    let (_, said) = stopped(start("--count 20000 --resume --jobs 1 --no-shrink"));
     assert!(
         said.starts_with("resumes where it was stopped: ") && said.contains("of 100000 seeds from 10000 on"),
         "{said}"

@@ -3,6 +3,6 @@
 
 mod command;
 mod mutations;
-mod reduction;
 mod scale;
 mod seeds;
+mod shrinking;

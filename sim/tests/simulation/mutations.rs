@@ -1,5 +1,5 @@
-//! Every mutation is noticed within 2,000 seeds, and for the right reason. With `--nocapture`
-//! each test prints how many it took.
+//! Tests that the judge notices every mutation, that is, every rule that can be switched off, within 2,000 seeds,
+//! and for the right reason. With `--nocapture` each test prints how many it took.
 
 use ephor_core::rules::Rules;
 use ephor_sim::{mutations, run};
@@ -90,7 +90,7 @@ fn a_seek_that_the_next_save_undoes_is_caught() {
 
 #[test]
 fn a_share_of_who_cannot_serve_is_caught() {
-    is_caught("unfit", &["cannot serve", "not even"]);
+    is_caught("unhealthy", &["cannot serve", "not even"]);
 }
 
 #[test]

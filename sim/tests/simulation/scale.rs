@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ephor_sim::scale::change::{Change, Size};
-use ephor_sim::scale::{self, decisions, documents, table, whole};
+use ephor_sim::scale::fleet_changes::{Change, Size};
+use ephor_sim::scale::{self, decisions, documents, real_hosts, table};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -42,8 +42,8 @@ fn assert_bounded(size: Size, change: Change, moves: usize, fewest: usize, after
     assert!(after <= longest, "{size}: {change}: at rest only after {after:?}");
 }
 
-fn assert_settles(size: Size, wakes: bool, seed: u64) -> whole::Whole {
-    let fleet = whole::play(size, wakes, seed);
+fn assert_settles(size: Size, wakes: bool, seed: u64) -> real_hosts::Whole {
+    let fleet = real_hosts::play(size, wakes, seed);
     assert_eq!(fleet.changes.len(), 7);
     for one in &fleet.changes {
         assert_bounded(size, one.change, one.moves, one.fewest, one.after);
@@ -78,9 +78,9 @@ fn a_hundred_hosts_with_a_thousand_partitions_come_to_rest_with_the_fewest_moves
 
 #[test]
 fn a_host_at_rest_asks_no_more_of_its_store_in_a_larger_fleet() {
-    let few = whole::play(size(3, 6), false, 1).rest;
+    let few = real_hosts::play(size(3, 6), false, 1).rest;
     for large in [size(3, 96), size(30, 96)] {
-        let many = whole::play(large, false, 1).rest;
+        let many = real_hosts::play(large, false, 1).rest;
         assert!(few.by_kind.keys().eq(many.by_kind.keys()), "{few:?} {many:?}");
         for kind in few.by_kind.keys() {
             let (one, other) = (few.rate(kind), many.rate(kind));
@@ -91,8 +91,8 @@ fn a_host_at_rest_asks_no_more_of_its_store_in_a_larger_fleet() {
 
 #[test]
 fn the_same_seed_gives_the_same_figures() {
-    let one = whole::play(size(8, 40), true, 3);
-    assert_eq!(one, whole::play(size(8, 40), true, 3));
+    let one = real_hosts::play(size(8, 40), true, 3);
+    assert_eq!(one, real_hosts::play(size(8, 40), true, 3));
     let alone = decisions::play(size(20, 200), 3);
     assert_eq!(alone, decisions::play(size(20, 200), 3));
     assert_ne!(alone, decisions::play(size(20, 200), 4));

@@ -4,7 +4,7 @@
 
 use ephor_core::rules::Rules;
 use ephor_sim::judge::{Check, ExemptionCounts};
-use ephor_sim::moves::{self, Change};
+use ephor_sim::rebalance_cost::{self, Change};
 use ephor_sim::run;
 use ephor_sim::scenario::Scenario;
 
@@ -52,7 +52,7 @@ fn one_seed_played_twice_is_one_history_to_the_byte() {
 
 #[test]
 fn without_trouble_every_change_takes_the_fewest_moves() {
-    let moves = moves::measure(0, 24);
+    let moves = rebalance_cost::measure(0, 24);
     for ((change, wakes), tally) in &moves.0 {
         assert!(tally.changes > 0);
         assert_eq!(tally.moves, tally.fewest, "{change:?}, wakes {wakes}:\n{moves}");
@@ -61,7 +61,7 @@ fn without_trouble_every_change_takes_the_fewest_moves() {
 
 #[test]
 fn nobody_reads_for_no_longer_than_promised() {
-    let moves = moves::measure(100, 24);
+    let moves = rebalance_cost::measure(100, 24);
     for ((change, wakes), tally) in &moves.0 {
         let longest = tally.gaps.last().copied().unwrap_or_default().as_secs_f64();
         let promised = match (change, wakes) {

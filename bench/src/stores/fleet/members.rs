@@ -10,7 +10,7 @@ use ephor::BoxError;
 
 use super::ledger::Ledger;
 use super::options::Pace;
-use crate::machine::processor_time;
+use crate::machine::cpu_time;
 
 pub(super) struct Members(Vec<Child>);
 
@@ -50,9 +50,9 @@ impl Members {
         Ok(())
     }
 
-    /// The processor time of the living processes.
+    /// The CPU time of the living processes.
     pub(super) fn processor(&self) -> Duration {
-        self.0.iter().map(|child| processor_time(child.id())).sum()
+        self.0.iter().map(|child| cpu_time(child.id())).sum()
     }
 }
 

@@ -13,7 +13,7 @@ mod ledger;
 mod members;
 mod options;
 mod process;
-mod server;
+mod server_statistics;
 mod watch;
 
 use std::sync::Arc;
@@ -29,8 +29,8 @@ use self::members::Members;
 use self::options::Options;
 use self::watch::{Settled, Watch};
 use super::database::{Database, NOT_INSTALLED};
+use crate::figures::{per_second, progress, thousands, time};
 use crate::machine::{self, now, pause, since};
-use crate::report::{per_second, progress, thousands, time};
 
 pub(crate) use self::process::process;
 
@@ -89,9 +89,8 @@ async fn play(
     enough: &AtomicBool,
 ) -> Result<Balance, BoxError> {
     let spread = options.spread();
-    let observer = server::as_observer(&database.url);
-    let store = PostgresStore::connect(&observer, PostgresOptions::default())?;
-    store.check().await?;
+    let observer = server_statistics::as_observer(&database.url);
+    let store = PostgresStore::connect(&observer, PostgresOptions::default()).await?;
     let ledger = Arc::new(Ledger::new(options.partitions));
     introduce(options, &spread);
 
@@ -155,9 +154,9 @@ fn tell(phase: &str, settled: &Settled, needed: usize) {
 
 /// Measures the cost of a fleet in which nothing changes.
 async fn rest(time: Duration, url: &str, is_ours: bool, members: &Members) -> Result<(), BoxError> {
-    let before = (server::look(url, is_ours).await?, members.processor(), own_processor(), now());
+    let before = (server_statistics::look(url, is_ours).await?, members.processor(), own_processor(), now());
     pause(time).await;
-    let after = (server::look(url, is_ours).await?, members.processor(), own_processor());
+    let after = (server_statistics::look(url, is_ours).await?, members.processor(), own_processor());
     let seconds = since(before.3).as_secs_f64();
     let percent =
         |before: Duration, after: Duration| after.saturating_sub(before).as_secs_f64() / seconds * 100.0;
@@ -173,7 +172,7 @@ async fn rest(time: Duration, url: &str, is_ours: bool, members: &Members) -> Re
 }
 
 fn own_processor() -> Duration {
-    machine::processor_time(std::process::id())
+    machine::cpu_time(std::process::id())
 }
 
 /// Waits until everything that was sent is read.

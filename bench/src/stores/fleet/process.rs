@@ -6,10 +6,9 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, Read, Write, stdin, stdout};
-use std::sync::Arc;
 
 use ephor::{BoxError, ErrorHandler, Event, EventProcessorHost, EventProcessorOptions};
-use ephor_eventhubs::EventHubs;
+use ephor_eventhubs::EventHub;
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
 use super::options::Pace;
@@ -35,22 +34,21 @@ async fn start(
     postgres: &str,
     hub: &str,
 ) -> Result<Vec<EventProcessorHost>, BoxError> {
-    let store = PostgresStore::connect(postgres, PostgresOptions::default())?;
+    let store = PostgresStore::new(postgres, PostgresOptions::default())?;
     let mut started = Vec::new();
     for number in 0..hosts {
         // Each host has a connection to the hub of its own, as it would alone.
-        let host =
-            EventProcessorHost::builder_from(Arc::new(EventHubs::connect(hub)?), Arc::new(store.clone()))
-                .host_name(format!("{name}-{number}"))
-                .manager_options(pace.manager())
-                .options(EventProcessorOptions {
-                    on_error: Some(ErrorHandler::new(|error| say(&format!("error {error}\n")))),
-                    ..pace.processor()
-                })
-                .for_each_batch(|context, events| {
-                    let read = read(context.partition().0, &events);
-                    async move { read }
-                })?;
+        let host = EventProcessorHost::builder(EventHub::from_connection_string(hub)?, store.clone())
+            .host_name(format!("{name}-{number}"))
+            .manager_options(pace.manager())
+            .options(EventProcessorOptions {
+                on_error: Some(ErrorHandler::new(|error| say(&format!("error {error}\n")))),
+                ..pace.processor()
+            })
+            .for_each_batch(|context, events| {
+                let read = read(context.partition().0, &events);
+                async move { read }
+            })?;
         started.push(host);
     }
     for host in &started {

@@ -10,8 +10,8 @@ use ephor_stores::postgres::PostgresStore;
 
 use super::ledger::Ledger;
 use super::options::Pace;
+use crate::figures::time;
 use crate::machine::{now, pause, since};
-use crate::report::time;
 
 /// The interval between two looks.
 const LOOK: Duration = Duration::from_millis(200);

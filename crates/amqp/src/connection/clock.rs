@@ -1,4 +1,4 @@
-//! Heartbeats and timeouts.
+//! Heartbeats and timeouts of a connection.
 //!
 //! Time is the duration since an arbitrary start, and is passed as an argument. Reads and writes are noted
 //! without a clock; the next [`Connection::on_time`] gives them their time.
@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::event::{Closed, Event};
-use super::{Connection, Phase};
+use super::{Connection, Phase, Side};
 use crate::frame::HEARTBEAT;
 use crate::performative::{Error, condition};
 
@@ -192,8 +192,7 @@ impl Connection {
         if let Some(silence) = self.silence()
             && now >= self.clock.received_at + silence
         {
-            let description = format!("the peer has been silent for {silence:?}, twice its idle-time-out");
-            return self.fail(Error::new(condition::CONNECTION_FORCED, description));
+            return self.fail_idle(silence);
         }
         if let Some(every) = self.clock.heartbeat
             && now >= self.clock.written_at + every
@@ -204,6 +203,24 @@ impl Connection {
             }
             self.clock.written_at = now;
         }
+    }
+
+    /// Ends the connection of a peer that is silent. A server does it in the words and with the frames of
+    /// Event Hubs: every link is detached and every session ended before the `close`, because some clients
+    /// take only the end of a link for a reason to attach it again.
+    fn fail_idle(&mut self, silence: Duration) {
+        let Side::Server(_) = self.side else {
+            let description = format!("the peer has been silent for {silence:?}, twice its idle-time-out");
+            return self.fail(Error::new(condition::CONNECTION_FORCED, description));
+        };
+        let description = format!(
+            "The connection was inactive for more than the allowed {} milliseconds and is closed by container '{}'.",
+            silence.as_millis(),
+            self.config.container_id
+        );
+        let error = Error::new(condition::CONNECTION_FORCED, description);
+        self.end_everything(&error);
+        self.fail(error);
     }
 
     /// The time for which the peer may be silent; `None` while reading is paused.

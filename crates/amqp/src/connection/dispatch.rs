@@ -260,6 +260,7 @@ impl Connection {
         self.links = Default::default();
         self.channels_in = Table::default();
         self.channels_out = Table::default();
+        self.handle_slots = 0;
         self.accepting.clear();
         self.waiting_for_room.clear();
         self.waiting_for_others.clear();

@@ -65,6 +65,18 @@ pub enum Event {
     Room,
     /// A message was received.
     Delivery(Delivery),
+    /// A message that is larger than its link allows has ended. Nothing of it was kept. The owner settles it with
+    /// [`super::Connection::settle`], as rejected ([`too_large`](crate::performative::Error::too_large)).
+    Oversized {
+        /// The link.
+        link: LinkId,
+        /// The id of the delivery.
+        delivery: u32,
+        /// The size of the message, in bytes.
+        size: u64,
+        /// The size that the link allows.
+        limit: u64,
+    },
     /// The peer settled messages that we sent unsettled.
     Settled {
         /// The link.

@@ -7,7 +7,7 @@ use super::Connection;
 use super::dispatch::{Handled, Violation};
 use super::event::Event;
 use super::link::LinkState;
-use super::session::{Handle, Session};
+use super::session::{Handle, OUTGOING_WINDOW, Session};
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Flow, Role, condition};
 
@@ -167,7 +167,7 @@ impl Connection {
             next_incoming_id: found.peer_channel.map(|_| found.next_incoming_id),
             incoming_window: window,
             next_outgoing_id: found.next_outgoing_id,
-            outgoing_window: window,
+            outgoing_window: OUTGOING_WINDOW,
             ..Flow::default()
         };
         Some((found.channel, flow))

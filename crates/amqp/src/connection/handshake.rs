@@ -11,6 +11,9 @@ use crate::performative::{
     Close, Error, Open, Sasl, SaslCode, SaslInit, SaslMechanisms, SaslOutcome, Secret, condition,
 };
 
+/// The additional data of an accepted authentication, as Event Hubs sends it.
+const WELCOME: &[u8] = b"Welcome!";
+
 impl Connection {
     /// Writes the first bytes of a client.
     pub(super) fn greet(&mut self) {
@@ -115,13 +118,13 @@ impl Connection {
                 }));
                 Ok(None)
             }
-            (Side::Client(_), Sasl::Outcome(SaslOutcome { code: SaslCode::Ok })) => {
+            (Side::Client(_), Sasl::Outcome(SaslOutcome { code: SaslCode::Ok, .. })) => {
                 self.header(Protocol::Amqp);
                 self.write_open();
                 self.phase = Phase::Header { after_sasl: true };
                 Ok(None)
             }
-            (Side::Client(_), Sasl::Outcome(SaslOutcome { code })) => {
+            (Side::Client(_), Sasl::Outcome(SaslOutcome { code, .. })) => {
                 let description = format!("the server rejected the authentication: {code:?}");
                 Err(Violation::of_connection(condition::UNAUTHORIZED_ACCESS, description))
             }
@@ -140,7 +143,8 @@ impl Connection {
     }
 
     fn authenticated_as(&mut self, code: SaslCode) {
-        self.write_sasl(&Sasl::Outcome(SaslOutcome { code }));
+        let additional_data = (code == SaslCode::Ok).then(|| WELCOME.to_vec());
+        self.write_sasl(&Sasl::Outcome(SaslOutcome { code, additional_data }));
         if code == SaslCode::Ok {
             self.phase = Phase::Header { after_sasl: true };
         } else {

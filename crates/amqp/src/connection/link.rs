@@ -14,11 +14,11 @@ use std::time::Duration;
 use super::Connection;
 use super::dispatch::{Handled, Violation};
 use super::event::Event;
+use super::footprint::grow;
 use super::outgoing_memory::MessageSize;
 use super::sending::Unfinished;
 use super::session::Handle;
 use super::slots::{LinkId, SessionId};
-use crate::limits::MESSAGE_OVERHEAD;
 use crate::performative::{Attach, Detach, Error, Role, condition};
 use crate::shared_limit::Permit;
 
@@ -283,11 +283,8 @@ impl Connection {
             _permit: permit,
         });
         if let Some(session) = self.sessions.get_mut(session) {
-            let index = handle as usize;
-            if session.handles_out.len() <= index {
-                session.handles_out.resize(index + 1, None);
-            }
-            session.handles_out[index] = Some(link);
+            self.handle_slots += grow(&mut session.handles_out, handle, None);
+            session.handles_out[handle as usize] = Some(link);
         }
         link
     }
@@ -297,11 +294,8 @@ impl Connection {
             found.peer_handle = Some(handle);
         }
         if let Some(session) = self.sessions.get_mut(session) {
-            let index = handle as usize;
-            if session.handles_in.len() <= index {
-                session.handles_in.resize(index + 1, Handle::Unused);
-            }
-            session.handles_in[index] = Handle::Attached(link);
+            self.handle_slots += grow(&mut session.handles_in, handle, Handle::Unused);
+            session.handles_in[handle as usize] = Handle::Attached(link);
         }
     }
 
@@ -313,8 +307,7 @@ impl Connection {
             Role::Sender => found.delivery_count = attach.initial_delivery_count.unwrap_or(0),
             Role::Receiver => {
                 let announced = attach.max_message_size.filter(|&size| size > 0);
-                let announced = announced.map_or(most, |size| size.saturating_add(MESSAGE_OVERHEAD));
-                found.message_limit = announced.min(most);
+                found.message_limit = announced.unwrap_or(most).min(most);
             }
         }
     }
@@ -357,7 +350,7 @@ impl Connection {
         }
     }
 
-    fn links_of(&self, session: SessionId) -> Vec<LinkId> {
+    pub(super) fn links_of(&self, session: SessionId) -> Vec<LinkId> {
         let links = self.sessions.get(session).map(|session| &session.handles_out);
         links.into_iter().flatten().copied().flatten().collect()
     }
@@ -385,7 +378,7 @@ impl Connection {
         self.write(channel, |into| attach.write(into));
     }
 
-    fn write_detach(&mut self, link: LinkId, closed: bool, error: Option<Error>) {
+    pub(super) fn write_detach(&mut self, link: LinkId, closed: bool, error: Option<Error>) {
         let (Some(found), Some(channel)) = (self.links.get(link), self.channel_of(link)) else { return };
         let (session, handle) = (found.session, found.handle);
         self.write_acceptance(session);

@@ -26,12 +26,13 @@
 //! | `handshake.rs` | protocol headers, SASL, `open` and `close` |
 //! | `dispatch.rs` | splits bytes into frames and dispatches them; handles protocol violations |
 //! | `session.rs`, `link.rs` | `begin` and `end`, `attach` and `detach` |
-//! | `refusing.rs` | refuses sessions and links beyond the limits of all connections together |
+//! | `refused_by_shared_limits.rs` | refuses sessions and links beyond the limits of all connections together |
 //! | `flow.rs` | windows and credit, in both directions |
 //! | `sending.rs` | outbound (to the peer): messages, and their outcomes |
 //! | `receiving.rs` | inbound (from the peer): messages, and their outcomes |
 //! | `outgoing_memory.rs` | decides whether there is memory for the rest of a large outgoing message |
 //! | `incomplete_deliveries.rs` | incomplete deliveries: their size and age |
+//! | `footprint.rs` | the memory of sessions and links themselves |
 //! | `clock.rs` | heartbeats and timeouts |
 //! | `output.rs` | the output buffer, and its high and low mark |
 
@@ -40,18 +41,19 @@ mod config;
 mod dispatch;
 mod event;
 mod flow;
+#[cfg(test)]
+mod flow_tests;
+mod footprint;
 mod handshake;
 mod incomplete_deliveries;
 mod link;
 mod outgoing_memory;
 mod output;
 mod receiving;
-mod refusing;
+mod refused_by_shared_limits;
 mod sending;
 mod session;
 mod slots;
-#[cfg(test)]
-mod work;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -117,6 +119,8 @@ pub struct Connection {
     channels_in: Table<Channel>,
     /// Sessions by our channels.
     channels_out: Table<SessionId>,
+    /// Slots for handles that all sessions have, in both directions.
+    handle_slots: usize,
     /// Our `open` is written.
     open_sent: bool,
     /// The largest frame that the peer takes.
@@ -164,6 +168,7 @@ impl Connection {
             links: Slots::default(),
             channels_in: Table::default(),
             channels_out: Table::default(),
+            handle_slots: 0,
             open_sent: false,
             peer_frame: MIN_MAX_FRAME_SIZE,
             transfer_frame: MIN_MAX_FRAME_SIZE as usize,

@@ -26,7 +26,7 @@ pub(super) struct Output {
     /// The memory that the owner knows of.
     known: usize,
     /// The number of bytes that were written since the owner was last told.
-    taken_untold: usize,
+    taken_unreported: usize,
 }
 
 /// A frame that is larger than the peer accepts.
@@ -71,15 +71,15 @@ impl Output {
 
     /// Notes that the owner knows the memory as it is now.
     pub(super) fn mark_known(&mut self) {
-        (self.known, self.taken_untold) = (self.memory(), 0);
+        (self.known, self.taken_unreported) = (self.memory(), 0);
     }
 
     /// True if the memory has changed by `step` since the owner was told, or the peer has read that much, or
     /// it has read all of what was at least a quarter of that.
     #[inline]
     pub(super) fn is_news(&self, step: usize) -> bool {
-        let read_all = self.bytes.is_empty() && self.taken_untold >= step / 4;
-        self.taken_untold >= step || self.memory().abs_diff(self.known) >= step || read_all
+        let read_all = self.bytes.is_empty() && self.taken_unreported >= step / 4;
+        self.taken_unreported >= step || self.memory().abs_diff(self.known) >= step || read_all
     }
 
     /// True if nothing should be added that can wait.
@@ -127,7 +127,7 @@ impl Output {
     pub(super) fn wrote(&mut self, count: usize) -> bool {
         self.progressed |= count > 0;
         self.taken = self.taken.saturating_add(count);
-        self.taken_untold = self.taken_untold.saturating_add(count);
+        self.taken_unreported = self.taken_unreported.saturating_add(count);
         self.written = (self.written + count).min(self.bytes.len());
         if self.written == self.bytes.len() {
             self.bytes.clear();

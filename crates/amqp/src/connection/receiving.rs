@@ -1,9 +1,9 @@
 //! Inbound (from the peer): receives messages, and settles them.
 //!
 //! A message of one frame is passed to the owner as a slice of the input buffer. The frames of a larger one
-//! are assembled, up to the size that the link allows. A delivery that grows beyond it is not kept, and is
-//! rejected at its end, as the service does. The link is detached if such a delivery was sent settled, has
-//! far more than the allowed size, or came in one frame. Overdrawn credit is tolerated, because Azure's
+//! are assembled, up to the size that the link allows. A delivery that grows beyond it is not kept; at its end
+//! the owner rejects it, as the service does. The link is detached if such a delivery was sent settled, has far
+//! more than the allowed size, or came in one frame. Overdrawn credit is tolerated, because Azure's
 //! Python SDK ignores credit; a peer is limited because nothing is read ahead of the owner.
 
 use bytes::Bytes;
@@ -147,11 +147,9 @@ impl Connection {
         if let Some(session) = self.sessions.get_mut(session) {
             session.unsettled_in += 1;
         }
-        let error = Error::new(condition::MESSAGE_SIZE_EXCEEDED, too_large_text(delivery, size, limit));
-        self.settle(id, delivery, delivery, &Outcome::rejected(error));
-        // The owner gets no event, so the credit that the delivery used is granted again here.
+        // The owner gets no message, so the credit that the delivery used is granted again here.
         self.grant(id, credit);
-        Ok(None)
+        Ok(Some(Event::Oversized { link: id, delivery, size, limit }))
     }
 
     #[inline]
@@ -195,6 +193,11 @@ impl Connection {
         let count = (last.wrapping_sub(first) as usize).saturating_add(1).min(found.unsettled_in);
         found.unsettled_in -= count;
         session.unsettled_in = session.unsettled_in.saturating_sub(count);
+        // A peer has forgotten the deliveries of a link that was detached: Azure's Go SDK ends its session when
+        // it receives a disposition for one.
+        if matches!(found.state, LinkState::Detaching { .. }) {
+            return;
+        }
         if *outcome == Outcome::Accepted {
             match &mut session.accepted {
                 Some((_, end)) if end.wrapping_add(1) == first => *end = last,
@@ -244,13 +247,6 @@ fn no_delivery_id(link: LinkId) -> Box<Violation> {
 
 #[cold]
 fn too_large(link: LinkId, delivery: u32, size: u64, limit: u64) -> Box<Violation> {
-    Violation::of_link(link, condition::MESSAGE_SIZE_EXCEEDED, too_large_text(delivery, size, limit))
-}
-
-/// The text of the service.
-fn too_large_text(delivery: u32, size: u64, limit: u64) -> String {
-    format!(
-        "The received message (delivery-id:{delivery}, size:{size} bytes) exceeds the limit ({limit} bytes) \
-         currently allowed on the link."
-    )
+    let description = Error::too_large(delivery, size, limit).description.unwrap_or_default();
+    Violation::of_link(link, condition::MESSAGE_SIZE_EXCEEDED, description)
 }

@@ -13,12 +13,17 @@ use std::collections::BTreeMap;
 use super::Connection;
 use super::dispatch::{Handled, Violation};
 use super::event::Event;
+use super::link::LinkState;
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Begin, End, Error, condition};
 use crate::shared_limit::Permit;
 
 /// The number of the first transfer, as in Event Hubs.
 const FIRST_TRANSFER: u32 = 1;
+
+/// The number of transfer frames that we announce to send at most, as in Event Hubs. It is a hint alone: what
+/// is sent is limited by the peer's window.
+pub(super) const OUTGOING_WINDOW: u32 = 65_536;
 
 /// The state of a channel of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,6 +221,22 @@ impl Connection {
         }
     }
 
+    /// Writes the end of every link and session, for a connection that is about to be closed with this error.
+    /// The owner gets no event: the end of the connection says it all.
+    pub(super) fn end_everything(&mut self, error: &Error) {
+        let open = |session: &Session| (!session.state.is_ending()).then_some(session.channel);
+        let channels: Vec<u16> = self.sessions.values().filter_map(open).collect();
+        for channel in channels {
+            let Some(session) = self.channels_out.get(channel) else { continue };
+            for link in self.links_of(session) {
+                if self.links.get(link).is_some_and(|link| link.state == LinkState::Attached) {
+                    self.write_detach(link, true, Some(error.clone()));
+                }
+            }
+            self.write_end(session, Some(error.clone()));
+        }
+    }
+
     /// Ends a session because the peer violated the protocol.
     pub(super) fn fail_session(&mut self, session: SessionId, error: Error) {
         let Some(found) = self.sessions.get(session) else { return };
@@ -250,6 +271,7 @@ impl Connection {
         self.forget_links(session);
         self.waiting_for_others.remove(&session);
         let Some(found) = self.sessions.remove(session) else { return };
+        self.handle_slots -= found.handles_in.len() + found.handles_out.len();
         self.channels_out.remove(found.channel);
         if let Some(channel) = found.peer_channel {
             self.channels_in.set(channel, Channel::Ended);
@@ -271,7 +293,7 @@ impl Connection {
             remote_channel: found.peer_channel,
             next_outgoing_id: FIRST_TRANSFER,
             incoming_window: limits.window,
-            outgoing_window: limits.window,
+            outgoing_window: OUTGOING_WINDOW,
             handle_max: Some(limits.handle_max),
             ..Begin::default()
         };

@@ -77,6 +77,15 @@ impl<T> Slots<T> {
         K::from(Key { index, generation: slot.generation })
     }
 
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+    }
+
+    /// The bytes that the slots take, also those that are free.
+    pub(super) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot<T>>() + self.free.capacity() * size_of::<u32>()
+    }
+
     #[inline]
     pub(super) fn get(&self, key: impl Into<Key>) -> Option<&T> {
         let key = key.into();

@@ -19,6 +19,7 @@ pub const RELEASED: u8 = 0x26;
 pub const MODIFIED: u8 = 0x27;
 pub const SOURCE: u8 = 0x28;
 pub const TARGET: u8 = 0x29;
+pub const COORDINATOR: u8 = 0x30;
 pub const SASL_MECHANISMS: u8 = 0x40;
 pub const SASL_INIT: u8 = 0x41;
 pub const SASL_CHALLENGE: u8 = 0x42;
@@ -45,6 +46,7 @@ pub(super) fn of_name(name: &str) -> Option<u8> {
         "amqp:modified:list" => MODIFIED,
         "amqp:source:list" => SOURCE,
         "amqp:target:list" => TARGET,
+        "amqp:coordinator:list" => COORDINATOR,
         "amqp:sasl-mechanisms:list" => SASL_MECHANISMS,
         "amqp:sasl-init:list" => SASL_INIT,
         "amqp:sasl-challenge:list" => SASL_CHALLENGE,

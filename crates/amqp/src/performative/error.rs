@@ -48,6 +48,15 @@ impl Error {
         Self { condition: condition.into(), description: Some(description.into()), info: None }
     }
 
+    /// The error of a message that is larger than its link allows, in the words of Azure Event Hubs.
+    pub fn too_large(delivery: u32, size: u64, limit: u64) -> Self {
+        let description = format!(
+            "The received message (delivery-id:{delivery}, size:{size} bytes) exceeds the limit ({limit} bytes) \
+             currently allowed on the link."
+        );
+        Self::new(condition::MESSAGE_SIZE_EXCEEDED, description)
+    }
+
     /// The description, or an empty text.
     pub fn description(&self) -> &str {
         self.description.as_deref().unwrap_or_default()

@@ -128,7 +128,7 @@ impl<'a> Fields<'a> {
 
 /// Reads a descriptor; `None` for an unknown one.
 pub(crate) fn read_descriptor(reader: &mut Reader<'_>) -> Result<Option<u8>, BadPerformative> {
-    if reader.byte()? != crate::code::DESCRIBED {
+    if reader.byte()? != crate::format_codes::DESCRIBED {
         return Err(BadPerformative::NotDescribed);
     }
     Ok(match reader.value()? {

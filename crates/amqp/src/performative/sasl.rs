@@ -61,10 +61,12 @@ pub enum SaslCode {
 }
 
 /// The result of the authentication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaslOutcome {
     /// Any code that is neither 0 nor 1 is read as [`SaslCode::System`].
     pub code: SaslCode,
+    /// Data for the mechanism. Event Hubs sends a word of welcome, which no client uses.
+    pub additional_data: Option<Vec<u8>>,
 }
 
 /// A frame of the SASL layer.
@@ -106,7 +108,8 @@ impl Sasl {
                     1 => SaslCode::Auth,
                     _ => SaslCode::System,
                 };
-                Ok(Self::Outcome(SaslOutcome { code }))
+                let additional_data = fields.binary("additional-data")?.map(<[u8]>::to_vec);
+                Ok(Self::Outcome(SaslOutcome { code, additional_data }))
             }
             _ => Err(BadPerformative::Unknown),
         }
@@ -126,8 +129,11 @@ impl Sasl {
                     .string(hostname.as_deref())
                     .end();
             }
-            Self::Outcome(SaslOutcome { code }) => {
-                FieldWriter::new(into, descriptor::SASL_OUTCOME).ubyte(*code as u8).nulls(1).end();
+            Self::Outcome(SaslOutcome { code, additional_data }) => {
+                FieldWriter::new(into, descriptor::SASL_OUTCOME)
+                    .ubyte(*code as u8)
+                    .binary(additional_data.as_deref())
+                    .end();
             }
         }
     }

@@ -98,6 +98,9 @@ pub struct Target {
     pub dynamic_node_properties: Option<Encoded>,
     /// An array of symbols.
     pub capabilities: Option<Encoded>,
+    /// True if the peer asks for a coordinator of transactions instead of a node. Nothing else of it is read,
+    /// and it is never written: transactions are not supported, and the owner refuses the link.
+    pub coordinator: bool,
 }
 
 impl Target {
@@ -107,6 +110,11 @@ impl Target {
     }
 
     pub(super) fn read(value: Value<'_>) -> Result<Option<Self>, BadPerformative> {
+        if let Value::Encoded(bytes) = value
+            && Fields::inside(bytes, descriptor::COORDINATOR, "target")?.is_some()
+        {
+            return Ok(Some(Self { coordinator: true, ..Self::default() }));
+        }
         let Some(mut fields) = fields(value, descriptor::TARGET, "target")? else { return Ok(None) };
         Ok(Some(Self {
             address: fields.text("address")?,
@@ -116,6 +124,7 @@ impl Target {
             dynamic: fields.bool("dynamic")?,
             dynamic_node_properties: fields.encoded()?,
             capabilities: fields.encoded()?,
+            coordinator: false,
         }))
     }
 
@@ -134,9 +143,6 @@ impl Target {
 }
 
 /// The fields of a source or a target; `None` for null.
-///
-/// A target may also be a coordinator of transactions. Transactions are not supported, and such an attach is
-/// refused as one with an invalid target.
 fn fields<'a>(value: Value<'a>, wanted: u8, of: &'static str) -> Result<Option<Fields<'a>>, BadPerformative> {
     let wrong = BadPerformative::Field { performative: "attach", field: of, wanted: "a source or a target" };
     match value {

@@ -5,7 +5,7 @@
 
 use super::descriptor;
 use super::fields::Fields;
-use crate::code;
+use crate::format_codes as code;
 use crate::performative::BadPerformative;
 
 /// The fields before a payload.

@@ -14,7 +14,7 @@ use ephor_amqp::performative::{Attach, Outcome};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::time::Instant;
 
-use crate::pair::config;
+use crate::client_and_server::config;
 
 fn server(stream: DuplexStream, config: Config) -> Driver<DuplexStream> {
     Driver::new(stream, Connection::server(config, ServerSasl::default(), Duration::ZERO))
@@ -144,7 +144,7 @@ async fn idle_peers_keep_each_other_alive_for_days() {
 async fn a_peer_that_falls_silent_is_noticed() {
     let (mut ours, theirs) = tokio::io::duplex(100_000);
     let mut driver = server(theirs, Config { idle_time_out: Some(Duration::from_secs(10)), ..config("s") });
-    ours.write_all(&[&b"AMQP\x00\x01\x00\x00"[..], &crate::raw::open()].concat()).await.unwrap();
+    ours.write_all(&[&b"AMQP\x00\x01\x00\x00"[..], &crate::raw_peer::open()].concat()).await.unwrap();
     assert!(matches!(driver.next().await, Some(Event::Opened(_))));
     let start = tokio::time::Instant::now();
     assert!(matches!(driver.next().await, Some(Event::Closed(Closed::Failed(_)))));
@@ -153,7 +153,7 @@ async fn a_peer_that_falls_silent_is_noticed() {
     let mut rest = Vec::new();
     drop(driver);
     ours.read_to_end(&mut rest).await.unwrap();
-    assert!(String::from_utf8_lossy(&rest).contains("silent"), "it was told why");
+    assert!(String::from_utf8_lossy(&rest).contains("inactive"), "it was told why");
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,10 +172,10 @@ async fn a_receiver_that_never_reads_is_given_up_and_costs_little() {
     let mut driver = server(theirs, config("s"));
     let asked = [
         b"AMQP\x00\x01\x00\x00".to_vec(),
-        crate::raw::open(),
-        crate::raw::begin(0),
-        crate::raw::attach(0, 0, Attach::receiver("l", "x")),
-        crate::raw::link_flow(0, 0, u32::MAX),
+        crate::raw_peer::open(),
+        crate::raw_peer::begin(0),
+        crate::raw_peer::attach(0, 0, Attach::receiver("l", "x")),
+        crate::raw_peer::link_flow(0, 0, u32::MAX),
     ];
     let (_reader, mut writer) = tokio::io::split(ours);
     writer.write_all(&asked.concat()).await.unwrap();
@@ -254,7 +254,7 @@ async fn a_transport_that_cannot_be_shut_down_is_left_in_time() {
 async fn a_runtime_that_blocks_for_minutes_costs_no_living_peer_its_connection() {
     let (mut ours, theirs) = tokio::io::duplex(100_000);
     let mut driver = server(theirs, config("s"));
-    ours.write_all(&[&b"AMQP\x00\x01\x00\x00"[..], &crate::raw::open()].concat()).await.unwrap();
+    ours.write_all(&[&b"AMQP\x00\x01\x00\x00"[..], &crate::raw_peer::open()].concat()).await.unwrap();
     assert!(matches!(driver.next().await, Some(Event::Opened(_))));
     assert!(tokio::time::timeout(Duration::from_secs(1), driver.next()).await.is_err());
     for _ in 0..3 {

@@ -4,8 +4,8 @@ use ephor_amqp::connection::{Blocked, Config, Event, Sent};
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::performative::{Attach, Begin, Detach, Flow, Outcome, Performative, Role};
 
-use crate::pair::{carry, config, linked};
-use crate::raw;
+use crate::client_and_server::{carry, config, linked};
+use crate::raw_peer;
 
 #[test]
 fn nothing_is_sent_without_credit() {
@@ -25,19 +25,19 @@ fn nothing_is_sent_without_credit() {
 
 #[test]
 fn credit_is_given_in_the_same_write_as_the_attach() {
-    let mut server = raw::begun(config("s"));
-    raw::frames(&mut server);
-    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
+    let mut server = raw_peer::begun(config("s"));
+    raw_peer::frames(&mut server);
+    let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::sender("a", "x"))]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, attach.answer());
     server.grant(link, 300);
-    let frames = raw::frames(&mut server);
+    let frames = raw_peer::frames(&mut server);
     let (Performative::Flow(flow), _) = Performative::read(&frames[1].1).unwrap() else { panic!() };
     let expected = Flow {
         next_incoming_id: Some(0),
         incoming_window: 5_000,
         next_outgoing_id: 1,
-        outgoing_window: 5_000,
+        outgoing_window: 65_536,
         handle: Some(0),
         delivery_count: Some(0),
         link_credit: Some(300),
@@ -50,9 +50,9 @@ fn credit_is_given_in_the_same_write_as_the_attach() {
 
 #[test]
 fn credit_given_before_the_answer_is_sent_after_it() {
-    let mut server = raw::begun(config("s"));
-    let asked = [raw::attach(1, 0, Attach::receiver("a", "x")), raw::link_flow(1, 0, 5)];
-    let events = raw::feed(&mut server, &[&asked.concat()]);
+    let mut server = raw_peer::begun(config("s"));
+    let asked = [raw_peer::attach(1, 0, Attach::receiver("a", "x")), raw_peer::link_flow(1, 0, 5)];
+    let events = raw_peer::feed(&mut server, &[&asked.concat()]);
     let [Event::AttachRequested { link, attach, .. }] = &events[..] else { panic!("{events:?}") };
     server.accept(*link, attach.answer());
     assert_eq!(server.next_event(), Some(Event::Credit { link: *link, drain: false }));
@@ -83,11 +83,11 @@ fn a_drained_link_has_no_credit_left() {
 fn an_echo_is_answered() {
     let mut linked = linked(Role::Sender, config("c"), config("s"));
     let flow = Flow { incoming_window: 1, handle: Some(0), echo: true, ..Flow::default() };
-    raw::feed(&mut linked.pair.server, &[&raw::amqp(0, |into| flow.write(into))]);
-    assert!(raw::all_sent(&mut linked.pair.server)[0].starts_with("Flow"));
+    raw_peer::feed(&mut linked.pair.server, &[&raw_peer::amqp(0, |into| flow.write(into))]);
+    assert!(raw_peer::all_sent(&mut linked.pair.server)[0].starts_with("Flow"));
     let flow = Flow { handle: None, ..flow };
-    raw::feed(&mut linked.pair.server, &[&raw::amqp(0, |into| flow.write(into))]);
-    assert!(raw::all_sent(&mut linked.pair.server)[0].starts_with("Flow"));
+    raw_peer::feed(&mut linked.pair.server, &[&raw_peer::amqp(0, |into| flow.write(into))]);
+    assert!(raw_peer::all_sent(&mut linked.pair.server)[0].starts_with("Flow"));
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn sending_beyond_credit_and_window_is_forgiven() {
     let mut linked = linked(Role::Sender, config("c"), limited);
     let mut count = 0;
     for id in 0..200 {
-        let events = raw::feed(&mut linked.pair.server, &[&raw::transfer(0, 0, id, false, b"x")]);
+        let events = raw_peer::feed(&mut linked.pair.server, &[&raw_peer::transfer(0, 0, id, false, b"x")]);
         count += events.len();
         linked.pair.server.settle(linked.server_link, id.into(), id.into(), &Outcome::Accepted);
     }
     assert_eq!(count, 200);
-    assert!(raw::all_sent(&mut linked.pair.server).iter().any(|sent| sent.starts_with("Flow")));
+    assert!(raw_peer::all_sent(&mut linked.pair.server).iter().any(|sent| sent.starts_with("Flow")));
 }
 
 #[test]
@@ -137,32 +137,32 @@ fn ten_times_the_window_goes_through_it() {
 fn transfers_on_a_detached_handle_use_the_window_and_get_it_back() {
     let mut limited = config("s");
     limited.limits.window = 8;
-    let mut server = raw::begun(limited);
-    let detach = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
-    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x")), &detach]);
-    raw::frames(&mut server);
+    let mut server = raw_peer::begun(limited);
+    let detach = raw_peer::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+    raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::sender("a", "x")), &detach]);
+    raw_peer::frames(&mut server);
     let mut flows = Vec::new();
     for id in 0..20 {
-        assert_eq!(raw::feed(&mut server, &[&raw::transfer(1, 0, id, false, b"x")]), []);
-        for (_, body) in raw::frames(&mut server) {
+        assert_eq!(raw_peer::feed(&mut server, &[&raw_peer::transfer(1, 0, id, false, b"x")]), []);
+        for (_, body) in raw_peer::frames(&mut server) {
             let (Performative::Flow(flow), _) = Performative::read(&body).unwrap() else { panic!() };
             flows.push((flow.next_incoming_id.unwrap(), flow.incoming_window));
         }
     }
     assert_eq!(flows, [(4, 8), (8, 8), (12, 8), (16, 8), (20, 8)]);
     // The session fields of the next link's flow agree with what the peer has sent.
-    let events = raw::feed(&mut server, &[&raw::attach(1, 1, Attach::sender("b", "x"))]);
+    let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, 1, Attach::sender("b", "x"))]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, attach.answer());
     server.grant(link, 1);
-    let sent = raw::all_sent(&mut server).concat();
+    let sent = raw_peer::all_sent(&mut server).concat();
     assert!(sent.contains("next_incoming_id: Some(20)"), "{sent}");
 }
 
 /// A server whose peer has a window of one and a huge credit.
 fn miser(config: Config) -> (ephor_amqp::Connection, ephor_amqp::connection::LinkId) {
     let begin = Begin { incoming_window: 1, outgoing_window: 1, ..Begin::default() };
-    let begin = raw::amqp(0, |into| begin.write(into));
+    let begin = raw_peer::amqp(0, |into| begin.write(into));
     let flow = Flow {
         incoming_window: 1,
         next_incoming_id: Some(1),
@@ -170,14 +170,16 @@ fn miser(config: Config) -> (ephor_amqp::Connection, ephor_amqp::connection::Lin
         link_credit: Some(u32::MAX),
         ..Flow::default()
     };
-    let flow = raw::amqp(0, |into| flow.write(into));
-    let attach = raw::attach(0, 0, Attach::receiver("a", "x"));
-    let (mut server, events) =
-        raw::server(config, &[&raw::header(Protocol::Amqp), &raw::open(), &begin, &attach, &flow]);
+    let flow = raw_peer::amqp(0, |into| flow.write(into));
+    let attach = raw_peer::attach(0, 0, Attach::receiver("a", "x"));
+    let (mut server, events) = raw_peer::server(
+        config,
+        &[&raw_peer::header(Protocol::Amqp), &raw_peer::open(), &begin, &attach, &flow],
+    );
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().last() else { panic!() };
     server.accept(link, attach.answer());
-    assert!(matches!(raw::feed(&mut server, &[])[..], [Event::Credit { .. }]));
-    raw::frames(&mut server);
+    assert!(matches!(raw_peer::feed(&mut server, &[])[..], [Event::Credit { .. }]));
+    raw_peer::frames(&mut server);
     (server, link)
 }
 
@@ -190,7 +192,7 @@ fn a_window_of_one_gets_one_frame_at_a_time() {
     assert_eq!(server.send(link, 0, true, &[&message]), Sent::Sent(0));
     assert_eq!(server.send(link, 0, true, &[b"next"]), Sent::Blocked(Blocked::Window));
     let mut payload = 0;
-    let mut frames = raw::frames(&mut server);
+    let mut frames = raw_peer::frames(&mut server);
     let mut next = 1;
     while let Some((_, body)) = frames.pop() {
         assert!(frames.is_empty(), "one at a time");
@@ -199,9 +201,9 @@ fn a_window_of_one_gets_one_frame_at_a_time() {
         assert_eq!(transfer.more, payload < message.len());
         next += 1;
         let flow = Flow { incoming_window: 1, next_incoming_id: Some(next), ..Flow::default() };
-        let events = raw::feed(&mut server, &[&raw::amqp(0, |into| flow.write(into))]);
+        let events = raw_peer::feed(&mut server, &[&raw_peer::amqp(0, |into| flow.write(into))]);
         assert_eq!(events.is_empty(), transfer.more, "told when there is a window for another message");
-        frames = raw::frames(&mut server);
+        frames = raw_peer::frames(&mut server);
     }
     assert_eq!(payload, message.len());
     assert_eq!(server.send(link, 0, true, &[b"next"]), Sent::Sent(1));
@@ -233,12 +235,12 @@ fn what_waits_for_a_peer_that_does_not_read_is_bounded() {
 
 #[test]
 fn a_peer_that_asks_and_does_not_read_is_not_read() {
-    let mut server = raw::begun(config("s"));
+    let mut server = raw_peer::begun(config("s"));
     let echo = Flow { incoming_window: 1, echo: true, ..Flow::default() };
-    let echo = raw::amqp(1, |into| echo.write(into)).repeat(1_000);
+    let echo = raw_peer::amqp(1, |into| echo.write(into)).repeat(1_000);
     let mut rounds = 0;
     while server.wants_input() {
-        raw::feed(&mut server, &[&echo]);
+        raw_peer::feed(&mut server, &[&echo]);
         rounds += 1;
         assert!(rounds < 1_000);
     }

@@ -7,23 +7,23 @@ use ephor_amqp::connection::{ClientSasl, Closed, Event, SERVICE_MECHANISMS, Serv
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::performative::{Close, Error, Sasl, SaslInit, SaslMechanisms, Secret, condition};
 
-use crate::pair::{Pair, config};
-use crate::raw;
+use crate::client_and_server::{Pair, config};
+use crate::raw_peer;
 
 #[test]
 fn a_server_says_nothing_before_the_client_does() {
-    let (mut server, events) = raw::server(config("s"), &[]);
+    let (mut server, events) = raw_peer::server(config("s"), &[]);
     assert!(events.is_empty() && server.output().is_empty());
-    raw::feed(&mut server, &[b"AM"]);
+    raw_peer::feed(&mut server, &[b"AM"]);
     assert!(server.output().is_empty());
-    raw::feed(&mut server, &[b"QP\x03\x01\x00\x00"]);
+    raw_peer::feed(&mut server, &[b"QP\x03\x01\x00\x00"]);
     assert!(server.output().starts_with(b"AMQP\x03\x01\x00\x00"));
 }
 
 #[test]
 fn a_server_offers_what_the_service_offers() {
-    let (mut server, _) = raw::server(config("s"), &[&raw::header(Protocol::Sasl)]);
-    let frames = raw::frames(&mut server);
+    let (mut server, _) = raw_peer::server(config("s"), &[&raw_peer::header(Protocol::Sasl)]);
+    let frames = raw_peer::frames(&mut server);
     let names = SERVICE_MECHANISMS.map(str::to_owned).to_vec();
     assert_eq!(Sasl::read(&frames[0].1).unwrap(), Sasl::Mechanisms(SaslMechanisms { names }));
 }
@@ -51,12 +51,13 @@ fn both_may_close_at_once() {
 
 #[test]
 fn a_client_may_skip_sasl() {
-    let (mut server, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &raw::open()]);
+    let (mut server, events) =
+        raw_peer::server(config("s"), &[&raw_peer::header(Protocol::Amqp), &raw_peer::open()]);
     assert!(matches!(events[..], [Event::Opened(_)]));
     assert!(server.output().starts_with(b"AMQP\x00\x01\x00\x00"));
     let strict = ServerSasl { optional: false, ..ServerSasl::default() };
     let mut server = Connection::server(config("s"), strict, Duration::ZERO);
-    let events = raw::feed(&mut server, &[&raw::header(Protocol::Amqp)]);
+    let events = raw_peer::feed(&mut server, &[&raw_peer::header(Protocol::Amqp)]);
     assert!(matches!(events[..], [Event::Closed(Closed::Lost(_))]));
     assert_eq!(server.output(), Protocol::Sasl.header());
 }
@@ -67,18 +68,18 @@ fn everything_may_come_at_once() {
         let init = SaslInit { mechanism: "ANONYMOUS".into(), initial_response: None, hostname: None };
         let mut body = Vec::new();
         Sasl::Init(init).write(&mut body);
-        raw::frame(1, 0, &body)
+        raw_peer::frame(1, 0, &body)
     };
     let attach = ephor_amqp::performative::Attach::sender("l", "hub");
-    let (mut server, events) = raw::server(
+    let (mut server, events) = raw_peer::server(
         config("s"),
         &[
-            &raw::header(Protocol::Sasl),
+            &raw_peer::header(Protocol::Sasl),
             &init,
-            &raw::header(Protocol::Amqp),
-            &raw::open(),
-            &raw::begin(1),
-            &raw::attach(1, 1, attach),
+            &raw_peer::header(Protocol::Amqp),
+            &raw_peer::open(),
+            &raw_peer::begin(1),
+            &raw_peer::attach(1, 1, attach),
         ],
     );
     assert!(
@@ -94,10 +95,10 @@ fn everything_may_come_at_once() {
 #[test]
 fn a_peer_of_another_protocol_gets_the_right_header_and_the_end() {
     for wrong in [&b"GET / HTTP/1.1\r\n"[..], b"AMQP\x00\x00\x09\x01", b"\x16\x03\x01\x02\x00\x01", b"X"] {
-        let (mut server, events) = raw::server(config("s"), &[wrong]);
+        let (mut server, events) = raw_peer::server(config("s"), &[wrong]);
         assert!(matches!(events[..], [Event::Closed(Closed::Lost(_) | Closed::SpokeTls(_))]), "{wrong:?}");
         assert_eq!(server.output(), Protocol::Amqp.header());
-        assert!(raw::feed(&mut server, &[b"more"]).is_empty(), "nothing after it is read");
+        assert!(raw_peer::feed(&mut server, &[b"more"]).is_empty(), "nothing after it is read");
         assert!(!server.wants_input());
         server.wrote(8);
         assert!(server.is_finished(), "and nobody waits for the peer");
@@ -146,21 +147,22 @@ fn a_client_says_which_mechanism_it_missed() {
 #[test]
 fn frames_in_the_wrong_order_are_named() {
     let wrong = [
-        (vec![raw::begin(0)], "begin before open"),
-        (vec![raw::open(), raw::open()], "a second open"),
-        (vec![raw::open(), raw::begin(1), raw::begin(1)], "a second begin on channel 1"),
-        (vec![raw::open(), raw::link_flow(3, 0, 1)], "flow on channel 3, which has no session"),
-        (vec![raw::open(), raw::frame(1, 0, &[1])], "unexpected frame of type 1"),
+        (vec![raw_peer::begin(0)], "begin before open"),
+        (vec![raw_peer::open(), raw_peer::open()], "a second open"),
+        (vec![raw_peer::open(), raw_peer::begin(1), raw_peer::begin(1)], "a second begin on channel 1"),
+        (vec![raw_peer::open(), raw_peer::link_flow(3, 0, 1)], "flow on channel 3, which has no session"),
+        (vec![raw_peer::open(), raw_peer::frame(1, 0, &[1])], "unexpected frame of type 1"),
         (
-            vec![raw::open(), raw::transfer(0, 0, 0, false, b"")],
+            vec![raw_peer::open(), raw_peer::transfer(0, 0, 0, false, b"")],
             "transfer on channel 0, which has no session",
         ),
     ];
     for (bytes, description) in wrong {
-        let (mut server, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &bytes.concat()]);
+        let (mut server, events) =
+            raw_peer::server(config("s"), &[&raw_peer::header(Protocol::Amqp), &bytes.concat()]);
         let Some(Event::Closed(Closed::Failed(error))) = events.last() else { panic!("{events:?}") };
         assert_eq!(error.description(), description);
-        let sent = raw::all_sent(&mut server);
+        let sent = raw_peer::all_sent(&mut server);
         assert!(sent[0].starts_with("Open"), "the peer is told in a way that it can read: {sent:?}");
         assert!(sent.last().unwrap().contains(description), "{sent:?}");
         assert!(!server.is_finished(), "it waits for the peer to read that");
@@ -171,10 +173,10 @@ fn frames_in_the_wrong_order_are_named() {
 
 #[test]
 fn a_close_before_open_is_answered() {
-    let close = raw::amqp(0, |into| Close { error: None }.write(into));
-    let (mut server, events) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &close]);
+    let close = raw_peer::amqp(0, |into| Close { error: None }.write(into));
+    let (mut server, events) = raw_peer::server(config("s"), &[&raw_peer::header(Protocol::Amqp), &close]);
     assert_eq!(events, [Event::Closed(Closed::ByPeer(None))]);
-    let sent = raw::all_sent(&mut server);
+    let sent = raw_peer::all_sent(&mut server);
     assert!(sent[0].starts_with("Open") && sent[1].starts_with("Close"), "{sent:?}");
 }
 
@@ -182,7 +184,10 @@ fn a_close_before_open_is_answered() {
 fn the_golden_handshake_is_these_bytes() {
     let mut golden = config("c");
     golden.limits.channel_max = 4_999;
-    let (mut server, _) = raw::server(golden, &[&raw::header(Protocol::Amqp), &raw::open(), &raw::begin(1)]);
+    let (mut server, _) = raw_peer::server(
+        golden,
+        &[&raw_peer::header(Protocol::Amqp), &raw_peer::open(), &raw_peer::begin(1)],
+    );
     let output = server.output().to_vec();
     let mut expected = b"AMQP\x00\x01\x00\x00".to_vec();
     expected.extend([0, 0, 0, 36, 2, 0, 0, 0]);
@@ -190,7 +195,7 @@ fn the_golden_handshake_is_these_bytes() {
     expected.extend([0x60, 0x13, 0x87, 0x70, 0x00, 0x01, 0xd4, 0xc0, 0x40, 0x40, 0x40, 0x40, 0x40]);
     expected.extend([0, 0, 0, 34, 2, 0, 0, 1]);
     expected.extend([0x00, 0x53, 0x11, 0xc0, 21, 8, 0x60, 0, 1, 0x52, 1, 0x70, 0, 0, 0x13, 0x88]);
-    expected.extend([0x70, 0, 0, 0x13, 0x88, 0x52, 255, 0x40, 0x40, 0x40]);
+    expected.extend([0x70, 0, 1, 0, 0, 0x52, 255, 0x40, 0x40, 0x40]);
     assert_eq!(output, expected);
 }
 
@@ -205,7 +210,7 @@ fn what_a_peer_speaks_instead_is_guessed() {
         (b"AMQP\x00\x00\x09\x01", "\"AMQP\\x00\\x00\\t\\x01\", another version of AMQP"),
         (b"........", "\"........\""),
     ] {
-        let (_, events) = raw::server(config("s"), &[sent]);
+        let (_, events) = raw_peer::server(config("s"), &[sent]);
         let why = format!("the peer began with {guess}");
         let closed = if sent[0] == 0x16 { Closed::SpokeTls(why) } else { Closed::Lost(why) };
         assert_eq!(events, [Event::Closed(closed)]);
@@ -214,7 +219,8 @@ fn what_a_peer_speaks_instead_is_guessed() {
 
 #[test]
 fn nonsense_within_sasl_is_the_end_at_once() {
-    let (mut server, events) = raw::server(config("s"), &[&raw::header(Protocol::Sasl), &[0xff; 8]]);
+    let (mut server, events) =
+        raw_peer::server(config("s"), &[&raw_peer::header(Protocol::Sasl), &[0xff; 8]]);
     assert!(matches!(events[..], [Event::Closed(Closed::Failed(_))]), "{events:?}");
     let waiting = server.output().len();
     server.wrote(waiting);

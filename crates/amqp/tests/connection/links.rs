@@ -4,17 +4,17 @@ use ephor_amqp::connection::{Closed, Event};
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::performative::{Attach, Detach, End, Error, Performative, Role, condition};
 
-use crate::pair::{Pair, config, linked};
-use crate::raw;
+use crate::client_and_server::{Pair, config, linked};
+use crate::raw_peer;
 
 #[test]
 fn a_refused_link_is_attached_to_nothing_and_then_detached() {
-    let mut server = raw::begun(config("s"));
-    raw::frames(&mut server);
-    let events = raw::feed(&mut server, &[&raw::attach(1, 4, Attach::sender("name", "nowhere"))]);
+    let mut server = raw_peer::begun(config("s"));
+    raw_peer::frames(&mut server);
+    let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, 4, Attach::sender("name", "nowhere"))]);
     let [Event::AttachRequested { link, .. }] = events[..] else { panic!("{events:?}") };
     server.refuse(link, Error::new(condition::NOT_FOUND, "no such hub"));
-    let frames = raw::frames(&mut server);
+    let frames = raw_peer::frames(&mut server);
     let (Performative::Attach(attach), _) = Performative::read(&frames[0].1).unwrap() else { panic!() };
     assert_eq!(*attach, Attach { handle: 4, ..Attach::new("name", Role::Receiver) });
     assert_eq!(&frames[0].1[5..6], [14], "all fields, though they are null");
@@ -22,10 +22,10 @@ fn a_refused_link_is_attached_to_nothing_and_then_detached() {
     assert!(detach.closed && detach.handle == 4);
     assert_eq!(detach.error.unwrap().description(), "no such hub");
     // The peer agrees; frames that it sent in between are ignored.
-    let agreed = raw::amqp(1, |into| Detach { handle: 4, closed: true, error: None }.write(into));
-    let events = raw::feed(&mut server, &[&raw::transfer(1, 4, 0, false, b"x"), &agreed]);
+    let agreed = raw_peer::amqp(1, |into| Detach { handle: 4, closed: true, error: None }.write(into));
+    let events = raw_peer::feed(&mut server, &[&raw_peer::transfer(1, 4, 0, false, b"x"), &agreed]);
     assert!(events.is_empty() && server.links() == 0, "{events:?}");
-    assert!(raw::frames(&mut server).is_empty());
+    assert!(raw_peer::frames(&mut server).is_empty());
 }
 
 #[test]
@@ -46,13 +46,13 @@ fn a_client_learns_of_a_refusal_by_its_reason_only() {
 
 #[test]
 fn the_golden_attach_reply_echoes_what_was_asked() {
-    let mut server = raw::begun(config("s"));
-    raw::frames(&mut server);
+    let mut server = raw_peer::begun(config("s"));
+    raw_peer::frames(&mut server);
     let asked = Attach::receiver("name", "hub/ConsumerGroups/$Default/Partitions/0");
-    let events = raw::feed(&mut server, &[&raw::attach(1, 0, asked.clone())]);
+    let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, asked.clone())]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, Attach { max_message_size: Some(1_048_576), ..attach.answer() });
-    let frames = raw::frames(&mut server);
+    let frames = raw_peer::frames(&mut server);
     let (Performative::Attach(answer), _) = Performative::read(&frames[0].1).unwrap() else { panic!() };
     assert_eq!((answer.role, answer.initial_delivery_count), (Role::Sender, Some(0)));
     assert_eq!((answer.source, answer.target), (asked.source, asked.target));
@@ -99,25 +99,32 @@ fn the_end_of_a_session_is_the_end_of_its_links() {
 
 #[test]
 fn frames_on_an_ended_channel_are_passed_over() {
-    let mut server = raw::begun(config("s"));
-    let end = raw::amqp(1, |into| End { error: None }.write(into));
-    let late = raw::amqp(1, |into| Detach { handle: 7, closed: true, error: None }.write(into));
-    let events = raw::feed(
+    let mut server = raw_peer::begun(config("s"));
+    let end = raw_peer::amqp(1, |into| End { error: None }.write(into));
+    let late = raw_peer::amqp(1, |into| Detach { handle: 7, closed: true, error: None }.write(into));
+    let events = raw_peer::feed(
         &mut server,
-        &[&end, &late, &raw::link_flow(1, 0, 1), &raw::transfer(1, 0, 0, false, b"x"), &end, &raw::begin(1)],
+        &[
+            &end,
+            &late,
+            &raw_peer::link_flow(1, 0, 1),
+            &raw_peer::transfer(1, 0, 0, false, b"x"),
+            &end,
+            &raw_peer::begin(1),
+        ],
     );
     assert!(matches!(events[..], [Event::Ended { .. }, Event::Begun { .. }]), "{events:?}");
 }
 
 #[test]
 fn links_with_the_same_name_are_different_links() {
-    let mut server = raw::begun(config("s"));
-    let events = raw::feed(
+    let mut server = raw_peer::begun(config("s"));
+    let events = raw_peer::feed(
         &mut server,
         &[
-            &raw::attach(1, 0, Attach::sender("same", "a")),
-            &raw::attach(1, 1, Attach::sender("same", "a")),
-            &raw::attach(1, 2, Attach::receiver("same", "a")),
+            &raw_peer::attach(1, 0, Attach::sender("same", "a")),
+            &raw_peer::attach(1, 1, Attach::sender("same", "a")),
+            &raw_peer::attach(1, 2, Attach::receiver("same", "a")),
         ],
     );
     assert_eq!(events.len(), 3);
@@ -128,40 +135,43 @@ fn links_with_the_same_name_are_different_links() {
 fn mistakes_with_handles_cost_the_session_only() {
     let cases = [
         (
-            [raw::attach(1, 0, Attach::sender("a", "b")), raw::attach(1, 0, Attach::sender("c", "d"))]
-                .concat(),
+            [
+                raw_peer::attach(1, 0, Attach::sender("a", "b")),
+                raw_peer::attach(1, 0, Attach::sender("c", "d")),
+            ]
+            .concat(),
             condition::HANDLE_IN_USE,
         ),
-        (raw::transfer(1, 9, 0, false, b"x"), condition::UNATTACHED_HANDLE),
-        (raw::link_flow(1, 9, 1), condition::UNATTACHED_HANDLE),
+        (raw_peer::transfer(1, 9, 0, false, b"x"), condition::UNATTACHED_HANDLE),
+        (raw_peer::link_flow(1, 9, 1), condition::UNATTACHED_HANDLE),
         (
-            raw::amqp(1, |into| Detach { handle: 9, closed: true, error: None }.write(into)),
+            raw_peer::amqp(1, |into| Detach { handle: 9, closed: true, error: None }.write(into)),
             condition::UNATTACHED_HANDLE,
         ),
     ];
     for (bytes, condition) in cases {
-        let mut server = raw::begun(config("s"));
-        let events = raw::feed(&mut server, &[&bytes]);
+        let mut server = raw_peer::begun(config("s"));
+        let events = raw_peer::feed(&mut server, &[&bytes]);
         let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
         assert_eq!(error.condition, condition);
-        assert!(raw::all_sent(&mut server).last().unwrap().contains(condition));
-        let end = raw::amqp(1, |into| End { error: None }.write(into));
-        let events = raw::feed(&mut server, &[&bytes, &end, &raw::begin(1)]);
+        assert!(raw_peer::all_sent(&mut server).last().unwrap().contains(condition));
+        let end = raw_peer::amqp(1, |into| End { error: None }.write(into));
+        let events = raw_peer::feed(&mut server, &[&bytes, &end, &raw_peer::begin(1)]);
         assert!(matches!(events[..], [Event::Begun { .. }]), "told once, and life goes on: {events:?}");
     }
 }
 
 #[test]
 fn a_message_from_a_receiver_costs_the_link_only() {
-    let mut server = raw::begun(config("s"));
-    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::receiver("a", "b"))]);
+    let mut server = raw_peer::begun(config("s"));
+    let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::receiver("a", "b"))]);
     let Some(Event::AttachRequested { link, attach, .. }) = events.into_iter().next() else { panic!() };
     server.accept(link, attach.answer());
-    let events = raw::feed(&mut server, &[&raw::transfer(1, 0, 0, false, b"x")]);
+    let events = raw_peer::feed(&mut server, &[&raw_peer::transfer(1, 0, 0, false, b"x")]);
     assert!(matches!(&events[..], [Event::Detached { error: Some(error), .. }]
         if error.condition == condition::NOT_ALLOWED));
-    let agreed = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
-    assert!(raw::feed(&mut server, &[&agreed]).is_empty());
+    let agreed = raw_peer::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+    assert!(raw_peer::feed(&mut server, &[&agreed]).is_empty());
     assert_eq!(server.links(), 0);
 }
 
@@ -187,20 +197,21 @@ fn commands_for_what_is_gone_do_nothing() {
 
 #[test]
 fn an_attach_that_the_peer_takes_back_is_answered_properly() {
-    let mut server = raw::begun(config("s"));
-    raw::frames(&mut server);
-    let back = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
-    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b")), &back]);
+    let mut server = raw_peer::begun(config("s"));
+    raw_peer::frames(&mut server);
+    let back = raw_peer::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+    let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::sender("a", "b")), &back]);
     assert!(matches!(events[..], [Event::AttachRequested { .. }, Event::Detached { .. }]));
-    let sent = raw::all_sent(&mut server);
+    let sent = raw_peer::all_sent(&mut server);
     assert!(sent[0].starts_with("Attach") && sent[1].starts_with("Detach"), "{sent:?}");
 }
 
 #[test]
 fn an_answer_to_nothing_closes_the_connection() {
     let begin = ephor_amqp::performative::Begin { remote_channel: Some(5), ..Default::default() };
-    let begin = raw::amqp(0, |into| begin.write(into));
-    let (_, events) = raw::client(config("c"), &[&raw::header(Protocol::Amqp), &raw::open(), &begin]);
+    let begin = raw_peer::amqp(0, |into| begin.write(into));
+    let (_, events) =
+        raw_peer::client(config("c"), &[&raw_peer::header(Protocol::Amqp), &raw_peer::open(), &begin]);
     let Some(Event::Closed(Closed::Failed(error))) = events.last() else { panic!("{events:?}") };
     assert!(error.description().contains("channel 5"));
 }
@@ -212,9 +223,9 @@ fn a_long_reason_is_cut_to_what_the_peer_takes() {
         max_frame_size: Some(512),
         ..Default::default()
     };
-    let small = raw::amqp(0, |into| small.write(into));
-    let (mut server, _) = raw::server(config("s"), &[&raw::header(Protocol::Amqp), &small]);
+    let small = raw_peer::amqp(0, |into| small.write(into));
+    let (mut server, _) = raw_peer::server(config("s"), &[&raw_peer::header(Protocol::Amqp), &small]);
     server.close(Some(Error::new(condition::INTERNAL_ERROR, "ä".repeat(5_000))));
-    let frames = raw::frames(&mut server);
+    let frames = raw_peer::frames(&mut server);
     assert!(frames.last().unwrap().1.len() <= 504);
 }

@@ -1,14 +1,14 @@
 //! Tests of the two ends of a connection, in memory and on virtual time.
 
+mod byte_splits;
+mod client_and_server;
 mod driver;
 mod duplex;
 mod flow;
+mod fuzz_findings;
 mod handshake;
-mod hostile;
+mod heartbeats_and_timeouts;
 mod limits;
 mod links;
 mod messages;
-mod pair;
-mod raw;
-mod splits;
-mod time;
+mod raw_peer;

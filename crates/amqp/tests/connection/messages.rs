@@ -5,8 +5,8 @@ use ephor_amqp::connection::{Blocked, Config, Delivery, Event, Sent};
 use ephor_amqp::limits::Limits;
 use ephor_amqp::performative::{Attach, Detach, Disposition, Error, Outcome, Performative, Role, condition};
 
-use crate::pair::{Linked, config, linked};
-use crate::raw;
+use crate::client_and_server::{Linked, config, linked};
+use crate::raw_peer;
 
 /// A pair with a link from client to server, with this much credit.
 fn sending(credit: u32, frame: u32) -> Linked {
@@ -52,12 +52,31 @@ fn messages_of_every_size_arrive_as_they_were_sent() {
 fn a_transfer_has_all_its_fields() {
     let mut linked = sending(10, 65_536);
     assert_eq!(linked.pair.client.send(linked.client_link, 0, true, &[b"pay"]), Sent::Sent(0));
-    let frames = raw::frames(&mut linked.pair.client);
+    let frames = raw_peer::frames(&mut linked.pair.client);
     let expected = [
         0x00, 0x53, 0x14, 0xc0, 17, 11, 0x43, 0x43, 0xa0, 4, 0, 0, 0, 0, 0x43, 0x41, 0x42, 0x40, 0x40, 0x40,
         0x40, 0x42, b'p', b'a', b'y',
     ];
     assert_eq!(frames[0].1, expected);
+}
+
+#[test]
+fn nothing_is_settled_on_a_link_that_was_detached() {
+    let mut linked = linked(Role::Sender, config("c"), config("s"));
+    linked.pair.server.grant(linked.server_link, 10);
+    linked.pair.pump();
+    for _ in 0..3 {
+        assert!(matches!(linked.pair.client.send(linked.client_link, 0, false, &[b"x"]), Sent::Sent(_)));
+    }
+    linked.pair.pump();
+    let server = &mut linked.pair.server;
+    server.settle(linked.server_link, 0, 0, &Outcome::Accepted);
+    server.detach(linked.server_link, None);
+    server.settle(linked.server_link, 1, 1, &Outcome::Accepted);
+    server.settle(linked.server_link, 2, 2, &Outcome::Released);
+    let sent = crate::raw_peer::all_sent(server);
+    assert_eq!(sent.len(), 2, "{sent:#?}");
+    assert!(sent[0].starts_with("Disposition") && sent[1].starts_with("Detach"), "{sent:#?}");
 }
 
 #[test]
@@ -71,7 +90,7 @@ fn unsettled_messages_are_settled_in_ranges() {
         assert!(!delivery.settled);
         linked.pair.server.settle(delivery.link, delivery.id, delivery.id, &Outcome::Accepted);
     }
-    let frames = raw::frames(&mut linked.pair.server);
+    let frames = raw_peer::frames(&mut linked.pair.server);
     assert_eq!(frames.len(), 1, "ten acceptances in one frame");
     let mut expected = Vec::new();
     Disposition {
@@ -83,10 +102,10 @@ fn unsettled_messages_are_settled_in_ranges() {
     }
     .write(&mut expected);
     assert_eq!(frames[0].1, expected);
-    let events = raw::feed(&mut linked.pair.client, &[&raw::frame(0, 0, &expected)]);
+    let events = raw_peer::feed(&mut linked.pair.client, &[&raw_peer::frame(0, 0, &expected)]);
     let link = linked.client_link;
     assert_eq!(events, [Event::Settled { link, first: 0, last: 9, outcome: Some(Outcome::Accepted) }]);
-    let events = raw::feed(&mut linked.pair.client, &[&raw::frame(0, 0, &expected)]);
+    let events = raw_peer::feed(&mut linked.pair.client, &[&raw_peer::frame(0, 0, &expected)]);
     assert!(events.is_empty(), "nothing is settled twice");
 }
 
@@ -124,22 +143,22 @@ fn a_receiver_that_settles_second_is_told_to() {
     linked.pair.pump();
     let outcome = Some(Outcome::Accepted);
     let first = Disposition { role: Role::Receiver, first: 0, last: None, settled: false, outcome };
-    let events = raw::feed(&mut linked.pair.client, &[&raw::amqp(0, |into| first.write(into))]);
+    let events = raw_peer::feed(&mut linked.pair.client, &[&raw_peer::amqp(0, |into| first.write(into))]);
     assert!(matches!(events[..], [Event::Settled { .. }]));
-    let frames = raw::frames(&mut linked.pair.client);
+    let frames = raw_peer::frames(&mut linked.pair.client);
     let (Performative::Disposition(answer), _) = Performative::read(&frames[0].1).unwrap() else { panic!() };
     assert!(answer.settled && answer.role == Role::Sender);
 }
 
 #[test]
 fn a_reply_follows_the_word_that_its_request_was_taken() {
-    let mut server = raw::begun(config("s"));
+    let mut server = raw_peer::begun(config("s"));
     let asked = [
-        raw::attach(1, 0, Attach::sender("there", "$cbs")),
-        raw::attach(1, 1, Attach::receiver("back", "$cbs")),
-        raw::link_flow(1, 1, 10),
+        raw_peer::attach(1, 0, Attach::sender("there", "$cbs")),
+        raw_peer::attach(1, 1, Attach::receiver("back", "$cbs")),
+        raw_peer::link_flow(1, 1, 10),
     ];
-    let events = raw::feed(&mut server, &[&asked.concat()]);
+    let events = raw_peer::feed(&mut server, &[&asked.concat()]);
     let mut links = Vec::new();
     for event in events {
         if let Event::AttachRequested { link, attach, .. } = event {
@@ -147,28 +166,31 @@ fn a_reply_follows_the_word_that_its_request_was_taken() {
             links.push(link);
         }
     }
-    raw::frames(&mut server);
-    raw::feed(&mut server, &[&raw::transfer(1, 0, 0, false, b"request")]);
+    raw_peer::frames(&mut server);
+    raw_peer::feed(&mut server, &[&raw_peer::transfer(1, 0, 0, false, b"request")]);
     server.settle(links[0], 0, 0, &Outcome::Accepted);
     assert_eq!(server.send(links[1], 0, true, &[b"reply"]), Sent::Sent(0));
-    let sent = raw::all_sent(&mut server);
+    let sent = raw_peer::all_sent(&mut server);
     assert!(sent[0].starts_with("Disposition") && sent[1].starts_with("Transfer"), "{sent:?}");
 }
 
 #[test]
 fn several_frames_of_several_links_may_be_mixed() {
-    let mut server = raw::begun(config("s"));
-    raw::feed(
-        &mut server,
-        &[&raw::attach(1, 0, Attach::sender("a", "x")), &raw::attach(1, 1, Attach::sender("b", "x"))],
-    );
-    let events = raw::feed(
+    let mut server = raw_peer::begun(config("s"));
+    raw_peer::feed(
         &mut server,
         &[
-            &raw::transfer(1, 0, 0, true, b"one "),
-            &raw::transfer(1, 1, 7, true, b"three "),
-            &raw::transfer(1, 0, 0, false, b"two"),
-            &raw::transfer(1, 1, 7, false, b"four"),
+            &raw_peer::attach(1, 0, Attach::sender("a", "x")),
+            &raw_peer::attach(1, 1, Attach::sender("b", "x")),
+        ],
+    );
+    let events = raw_peer::feed(
+        &mut server,
+        &[
+            &raw_peer::transfer(1, 0, 0, true, b"one "),
+            &raw_peer::transfer(1, 1, 7, true, b"three "),
+            &raw_peer::transfer(1, 0, 0, false, b"two"),
+            &raw_peer::transfer(1, 1, 7, false, b"four"),
         ],
     );
     let events = deliveries(events);
@@ -178,15 +200,19 @@ fn several_frames_of_several_links_may_be_mixed() {
 
 #[test]
 fn what_is_aborted_never_arrives() {
-    let mut server = raw::begun(config("s"));
-    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
-    let mut aborted = raw::transfer(1, 0, 0, false, b"");
+    let mut server = raw_peer::begun(config("s"));
+    raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::sender("a", "x"))]);
+    let mut aborted = raw_peer::transfer(1, 0, 0, false, b"");
     let at = aborted.len() - 2;
     assert_eq!(aborted[at], 0x40);
     aborted[at] = 0x41;
-    let events = raw::feed(
+    let events = raw_peer::feed(
         &mut server,
-        &[&raw::transfer(1, 0, 0, true, b"lost"), &aborted, &raw::transfer(1, 0, 1, false, b"kept")],
+        &[
+            &raw_peer::transfer(1, 0, 0, true, b"lost"),
+            &aborted,
+            &raw_peer::transfer(1, 0, 1, false, b"kept"),
+        ],
     );
     let events = deliveries(events);
     assert_eq!((events.len(), &events[0].payload[..]), (1, &b"kept"[..]));
@@ -194,11 +220,11 @@ fn what_is_aborted_never_arrives() {
 
 #[test]
 fn one_delivery_inside_another_costs_the_link() {
-    let mut server = raw::begun(config("s"));
-    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
-    let events = raw::feed(
+    let mut server = raw_peer::begun(config("s"));
+    raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::sender("a", "x"))]);
+    let events = raw_peer::feed(
         &mut server,
-        &[&raw::transfer(1, 0, 0, true, b"lost"), &raw::transfer(1, 0, 1, false, b"kept")],
+        &[&raw_peer::transfer(1, 0, 0, true, b"lost"), &raw_peer::transfer(1, 0, 1, false, b"kept")],
     );
     assert!(matches!(&events[..], [Event::Detached { error: Some(error), .. }]
         if error.description() == "delivery 1 before the end of delivery 0"));
@@ -206,9 +232,9 @@ fn one_delivery_inside_another_costs_the_link() {
 
 #[test]
 fn a_message_in_one_frame_is_not_copied() {
-    let mut server = raw::begun(config("s"));
-    raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "x"))]);
-    server.input().extend_from_slice(&raw::transfer(1, 0, 0, false, &[7; 1_000]));
+    let mut server = raw_peer::begun(config("s"));
+    raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::sender("a", "x"))]);
+    server.input().extend_from_slice(&raw_peer::transfer(1, 0, 0, false, &[7; 1_000]));
     let input = server.input().as_ptr_range();
     let Some(Event::Delivery(delivery)) = server.next_event() else { panic!() };
     assert!(input.contains(&delivery.payload.as_ptr()));
@@ -230,7 +256,7 @@ fn too_much_unsettled_waits() {
 
 /// A transfer that aborts a delivery.
 fn aborted(id: u8) -> Vec<u8> {
-    let mut aborted = raw::transfer(1, 0, id, false, b"");
+    let mut aborted = raw_peer::transfer(1, 0, id, false, b"");
     let at = aborted.len() - 2;
     aborted[at] = 0x41;
     aborted
@@ -238,16 +264,16 @@ fn aborted(id: u8) -> Vec<u8> {
 
 #[test]
 fn what_is_aborted_costs_no_credit() {
-    let mut server = raw::begun(config("s"));
-    let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+    let mut server = raw_peer::begun(config("s"));
+    let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::sender("a", "b"))]);
     let [Event::AttachRequested { link, attach, .. }] = &events[..] else { panic!("{events:?}") };
     server.accept(*link, attach.answer());
     server.grant(*link, 1);
     for id in 0..5 {
-        raw::frames(&mut server);
-        raw::feed(&mut server, &[&raw::transfer(1, 0, id, true, b"lost"), &aborted(id)]);
+        raw_peer::frames(&mut server);
+        raw_peer::feed(&mut server, &[&raw_peer::transfer(1, 0, id, true, b"lost"), &aborted(id)]);
         assert_eq!(server.credit(*link), 1);
-        let sent = raw::all_sent(&mut server).concat();
+        let sent = raw_peer::all_sent(&mut server).concat();
         let count = format!("delivery_count: Some({})", id + 1);
         assert!(sent.contains(&count) && sent.contains("link_credit: Some(1)"), "the peer is told: {sent}");
     }
@@ -256,24 +282,24 @@ fn what_is_aborted_costs_no_credit() {
 #[test]
 fn links_that_go_with_messages_that_nobody_settled_leave_nothing_behind() {
     let limits = Limits { unsettled: 100, ..Limits::default() };
-    let mut server = raw::begun(Config { limits, ..config("s") });
+    let mut server = raw_peer::begun(Config { limits, ..config("s") });
     for round in 0..50 {
-        let events = raw::feed(&mut server, &[&raw::attach(1, 0, Attach::sender("a", "b"))]);
+        let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, 0, Attach::sender("a", "b"))]);
         let [Event::AttachRequested { link, attach, .. }] = &events[..] else {
             panic!("{round}: {events:?}")
         };
         server.accept(*link, attach.answer());
         server.grant(*link, 100);
         for id in 0..60 {
-            let events = raw::feed(&mut server, &[&raw::transfer(1, 0, id, false, b"x")]);
+            let events = raw_peer::feed(&mut server, &[&raw_peer::transfer(1, 0, id, false, b"x")]);
             assert!(matches!(events[..], [Event::Delivery(_)]), "{round}: {events:?}");
         }
         // Some are settled before the detach, and some too late.
         server.settle(*link, 0, 19, &Outcome::Accepted);
-        let detach = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
-        raw::feed(&mut server, &[&detach]);
+        let detach = raw_peer::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+        raw_peer::feed(&mut server, &[&detach]);
         server.settle(*link, 20, 39, &Outcome::Accepted);
-        raw::frames(&mut server);
+        raw_peer::frames(&mut server);
     }
 }
 
@@ -281,10 +307,10 @@ fn links_that_go_with_messages_that_nobody_settled_leave_nothing_behind() {
 #[test]
 fn a_peer_that_settles_what_it_sent_does_not_escape_the_limit() {
     let limits = Limits { unsettled: 10, ..Limits::default() };
-    let mut server = raw::begun(Config { limits, ..config("s") });
+    let mut server = raw_peer::begun(Config { limits, ..config("s") });
     let mut links = Vec::new();
     for handle in 0..2 {
-        let events = raw::feed(&mut server, &[&raw::attach(1, handle, Attach::sender("a", "b"))]);
+        let events = raw_peer::feed(&mut server, &[&raw_peer::attach(1, handle, Attach::sender("a", "b"))]);
         let [Event::AttachRequested { link, attach, .. }] = &events[..] else { panic!("{events:?}") };
         server.accept(*link, attach.answer());
         links.push(*link);
@@ -292,20 +318,20 @@ fn a_peer_that_settles_what_it_sent_does_not_escape_the_limit() {
     let settled = |first, last| {
         let disposition =
             Disposition { role: Role::Sender, first, last: Some(last), settled: true, outcome: None };
-        raw::amqp(1, |into| disposition.write(into))
+        raw_peer::amqp(1, |into| disposition.write(into))
     };
     let send = |server: &mut Connection, handle, ids: std::ops::Range<u8>| {
-        let many: Vec<u8> = ids.flat_map(|id| raw::transfer(1, handle, id, false, b"x")).collect();
-        raw::feed(server, &[&many])
+        let many: Vec<u8> = ids.flat_map(|id| raw_peer::transfer(1, handle, id, false, b"x")).collect();
+        raw_peer::feed(server, &[&many])
     };
     assert_eq!(deliveries(send(&mut server, 0, 0..6)).len(), 6);
-    assert_eq!(raw::feed(&mut server, &[&settled(0, 5)]), []);
+    assert_eq!(raw_peer::feed(&mut server, &[&settled(0, 5)]), []);
     assert_eq!(deliveries(send(&mut server, 1, 6..10)).len(), 4);
     // What the owner settles counts once, and for the link of the delivery.
     server.settle(links[0], 0, 5, &Outcome::Accepted);
     assert_eq!(deliveries(send(&mut server, 1, 10..16)).len(), 6);
-    let detach = raw::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
-    raw::feed(&mut server, &[&detach]);
+    let detach = raw_peer::amqp(1, |into| Detach { handle: 0, closed: true, error: None }.write(into));
+    raw_peer::feed(&mut server, &[&detach]);
     let events = send(&mut server, 1, 16..17);
     let Some(Event::Ended { error: Some(error), .. }) = events.last() else { panic!("{events:?}") };
     assert_eq!(error.description(), "more than 10 unsettled deliveries");

@@ -1,7 +1,8 @@
 //! Tests of values, performatives and messages as bytes. One program, so that it is built once.
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
-mod hostile;
+mod arbitrary_bytes;
+mod conforming;
 mod performatives;
 mod sections;
 mod validation;

@@ -128,9 +128,26 @@ fn the_footer_of_the_javascript_sdk_may_stand_before_the_body() {
 }
 
 #[test]
+fn a_message_without_a_body_has_a_place_for_it() {
+    let parts: [[&[&[u8]]; 2]; 4] = [
+        [&[HEADER, ANNOTATIONS, APPLICATION], &[]],
+        [&[HEADER, DELIVERY, ANNOTATIONS], &[FOOTER]],
+        [&[APPLICATION], &[DELIVERY]],
+        [&[], &[FOOTER, DELIVERY]],
+    ];
+    for [before, after] in parts {
+        let found = scan(&[before, after].concat()).unwrap();
+        let place = before.concat().len();
+        assert_eq!((found.body.whole.clone(), found.body.content.clone()), (place..place, place..place));
+        assert_eq!((found.body.sections, found.data_sections()), (0, 0));
+        assert_eq!(found.footer.is_some(), after.contains(&FOOTER));
+    }
+}
+
+#[test]
 fn what_is_not_a_message_is_refused() {
-    assert_eq!(refused(&[]), "a message without a body");
-    assert_eq!(refused(&[HEADER, ANNOTATIONS, FOOTER]), "a message without a body");
+    assert_eq!(refused(&[]), "an empty message");
+    assert_eq!(refused(&[ANNOTATIONS, DELIVERY, DATA]), "a section out of order");
     assert_eq!(refused(&[PROPERTIES, HEADER, DATA]), "a section out of order");
     assert_eq!(refused(&[DATA, HEADER]), "a section out of order");
     assert_eq!(refused(&[FOOTER, APPLICATION, DATA]), "a section out of order");

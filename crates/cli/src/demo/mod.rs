@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use self::arguments::{At, Demo, DemoCommand, DemoHost, HostAction, Run};
-use crate::connection::in_file;
 use crate::dev::interrupted;
-use crate::tools::table::say;
+use crate::open_client::in_file;
+use crate::table::say;
 
 pub(crate) async fn run(options: Demo) -> Result<(), BoxError> {
     match options.command {

@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::arguments::At;
 use super::remote;
-use crate::tools::arguments::Output;
-use crate::tools::table::{Cell, Table, say, thousands};
+use crate::store_commands::arguments::Output;
+use crate::table::{Cell, Table, say, thousands};
 
 pub(super) async fn city(at: &At) -> Result<(), BoxError> {
     let city = remote::get(at.page, "/api/city").await?;

@@ -17,7 +17,7 @@ use ephor_wire::sas::{Claims, SharedKey};
 
 use super::certificate;
 use super::keys::{self, Keys};
-use crate::tools::table::counted;
+use crate::table::counted;
 
 pub(super) struct Banner<'a> {
     pub(super) amqp: SocketAddr,

@@ -9,7 +9,7 @@ use ephor_hub::config::{ConfigFile, DEFAULT_PARTITIONS};
 use ephor_hub::{Durability, HubConfig, HubError, LocalNamespace, NamespaceConfig};
 
 use crate::arguments::Dev;
-use crate::tools::table::counted;
+use crate::table::counted;
 
 /// The hub that is created if none is asked for.
 const FIRST_HUB: &str = "homes";

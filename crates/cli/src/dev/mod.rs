@@ -16,6 +16,7 @@ use ephor_core::BoxError;
 use ephor_core::time::Clock;
 use ephor_gateway::{Gateway, GatewayConfig, ServeError};
 use ephor_hub::LocalNamespace;
+use ephor_runtime::os::EndSignals;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -24,7 +25,7 @@ use self::health::Health;
 use self::hubs::Configuration;
 use self::keys::Keys;
 use crate::arguments::Dev;
-use crate::tools::table;
+use crate::table;
 
 pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
     if options.end_with_parent {
@@ -137,17 +138,7 @@ pub(crate) async fn run(options: Dev) -> Result<(), BoxError> {
 
 /// Waits for Ctrl-C, or for SIGTERM from a service manager.
 pub(crate) async fn interrupted() {
-    let terminated = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => drop(signal.recv().await),
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
-    }
+    EndSignals::listen(|_, _| {}).next().await;
 }
 
 /// Adds to an error what to write on the command line instead.

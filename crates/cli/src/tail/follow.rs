@@ -10,7 +10,7 @@ use ephor_core::event::Event;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, HubProperties, OpenRequest, ReceiveError, Receiver, SourceError};
-use ephor_eventhubs::{EventHubs, LogReplaced};
+use ephor_eventhubs::{EventHub, LogReplaced};
 use tokio::sync::mpsc;
 
 use super::{AHEAD, say};
@@ -24,7 +24,7 @@ pub(super) type Found = (PartitionId, Event);
 
 /// The start position. The end is looked up once, so that a receiver that is reopened there misses nothing.
 pub(super) async fn beginning(
-    hub: &EventHubs,
+    hub: &EventHub,
     partition: PartitionId,
     earliest: bool,
 ) -> Result<StartPosition, SourceError> {
@@ -37,7 +37,7 @@ pub(super) async fn beginning(
 
 /// Forwards the events of the receiver and of its replacements, until the channel is closed.
 pub(super) async fn follow(
-    hub: EventHubs,
+    hub: EventHub,
     mut request: OpenRequest,
     mut receiver: Box<dyn Receiver>,
     found: mpsc::Sender<Found>,
@@ -69,7 +69,7 @@ pub(super) async fn follow(
 /// Opens a receiver at the position of the request, or at the beginning if the hub has another log by now; none
 /// if that failed, or the hub was created again in the middle of it.
 async fn reopen(
-    hub: &EventHubs,
+    hub: &EventHub,
     request: &mut OpenRequest,
     log: &mut Option<LogId>,
 ) -> Option<Box<dyn Receiver>> {

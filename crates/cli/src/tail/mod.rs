@@ -14,14 +14,14 @@ use tokio::task::JoinSet;
 
 use self::follow::Found;
 use crate::arguments::Tail;
-use crate::connection;
-use crate::tools::arguments::Output;
+use crate::open_client;
+use crate::store_commands::arguments::Output;
 
 /// The maximum number of events that wait to be printed. They may be large.
 const AHEAD: usize = 64;
 
 pub(crate) async fn run(options: Tail) -> Result<(), BoxError> {
-    let hub = connection::open(&options.of, &options.hub)?;
+    let hub = open_client::open(&options.of, &options.hub)?;
     let partitions = match options.partition {
         Some(partition) => vec![PartitionId(partition)],
         None => hub.hub_properties().await?.partitions,

@@ -1,14 +1,13 @@
-//! A new user's first five minutes: start a hub, send, look, stop, start again.
+//! Tests of `ephor dev`, in the steps of a new user: start a hub, send, read, stop, start again.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use ephor_gateway::Tls;
 use serde_json::Value;
 
-use crate::common::{Dev, ephor, write_secret};
+use crate::common::{Dev, ephor, own_certificate, write_secret};
 
 fn bodies(output: &Output) -> Vec<String> {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -36,7 +35,7 @@ fn what_is_sent_is_seen_and_survives_a_restart() {
     let refused = dev.run(here, &["send", "nowhere", "x"], "");
     assert!(!refused.status.success());
     let text = String::from_utf8(refused.stderr).unwrap();
-    assert!(text.contains("The messaging entity 'sb://localhost/nowhere' could not be found"), "{text}");
+    assert!(text.contains("The messaging entity 'sb://127.0.0.1/nowhere' could not be found"), "{text}");
     dev.stop();
 
     let verified = ephor(here).args(["verify", "ephor-data"]).output().unwrap();
@@ -103,7 +102,7 @@ fn whom_the_hub_does_not_let_in_is_logged() {
     }
     let log = dev.stop_and_read_log();
     assert!(log.contains("InvalidSignature"), "{log}");
-    assert!(log.contains("link refused") && log.contains("nowhere"), "{log}");
+    assert!(log.contains("request refused") && log.contains("nowhere"), "{log}");
     assert!(!log.contains("DEBUG"), "{log}");
 
     for arguments in [&["--help"][..], &["dev", "--help"]] {
@@ -262,12 +261,8 @@ fn a_certificate_for_other_machines_has_a_name_that_they_can_verify() {
 fn a_certificate_of_ones_own_is_served_and_replaced_without_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let made = |name: &str| {
-        std::fs::create_dir(here.join(name)).unwrap();
-        let (_, pem) = Tls::for_development(&here.join(name), &["localhost"]).unwrap();
-        (pem.with_extension("key"), pem)
-    };
-    let ((key, pem), (next_key, next_pem)) = (made("first"), made("next"));
+    let (key, pem) = own_certificate(&here.join("first"));
+    let (next_key, next_pem) = own_certificate(&here.join("next"));
     let [first, next] = [&pem, &next_pem].map(|pem| std::fs::read(pem).unwrap());
     std::fs::write(here.join("first.pem"), first).unwrap();
     std::fs::write(here.join("next.pem"), next).unwrap();

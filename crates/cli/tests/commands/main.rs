@@ -1,15 +1,15 @@
 //! Tests of the commands except `demo`, run as a user would. One program, so that it is built once.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-mod carry;
+mod checkpoint_export_and_import;
 #[path = "../common/mod.rs"]
 mod common;
 mod dev;
+mod dev_failing_starts;
 #[allow(dead_code, reason = "more than these tests need")]
-#[path = "../../../stores/tests/shared/raw.rs"]
-mod raw;
+#[path = "../../../stores/tests/shared/raw_blobs.rs"]
+mod raw_blobs;
 mod secrets;
 mod send;
-mod starts;
+mod store_commands;
 mod tail;
-mod tools;

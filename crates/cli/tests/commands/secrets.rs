@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use ephor_core::time::Timestamp;
-use ephor_eventhubs::{EventHubs, Options};
+use ephor_eventhubs::{EventHub, EventHubOptions};
 use ephor_gateway::{Gateway, GatewayConfig, SharedKey, development_key};
 use ephor_hub::{LocalNamespace, NamespaceConfig};
 use ephor_wire::connection_string::ConnectionString;
@@ -74,10 +74,10 @@ async fn debug_shows_no_key_and_no_token() {
     assert_debug_hides(Gateway::new(namespace.into(), config).unwrap());
 
     for given in [string("localhost"), by_token] {
-        let builder = EventHubs::builder(&given).hub("homes");
+        let builder = EventHub::builder(&given).hub("homes");
         assert_debug_hides(&builder);
         let hub = builder.build().unwrap();
-        assert_debug_hides((hub.producer(), hub, Options::default()));
+        assert_debug_hides((hub.producer(), hub, EventHubOptions::default()));
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
-use ephor_eventhubs::EventHubs;
+use ephor_eventhubs::EventHub;
 
 use crate::common::{Dev, ephor};
 
@@ -17,7 +17,7 @@ fn dev(folder: &Path) -> Dev {
 
 /// The bodies of all events in the hub.
 async fn stored(dev: &Dev) -> Vec<Vec<u8>> {
-    let hub = EventHubs::builder(&dev.connection()).hub("homes").build().unwrap();
+    let hub = EventHub::builder(&dev.connection()).hub("homes").build().unwrap();
     let all = hub.partition_properties(PartitionId(0)).await.unwrap().last.unwrap().sequence.0 + 1;
     let request = OpenRequest {
         start: StartPosition::Earliest,

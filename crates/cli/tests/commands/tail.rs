@@ -11,7 +11,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
-use ephor_eventhubs::EventHubs;
+use ephor_eventhubs::EventHub;
 
 use crate::common::{Dev, ephor};
 
@@ -84,7 +84,7 @@ async fn a_partition_that_another_reader_took_is_named_and_read_again() {
     send("before");
     let mut tail = Tail::start(&dev, here, &[]);
 
-    let hub = EventHubs::builder(&dev.connection()).hub("homes").build().unwrap();
+    let hub = EventHub::builder(&dev.connection()).hub("homes").build().unwrap();
     let group = ConsumerGroup::default_group();
     let request = OpenRequest {
         epoch: Some(Epoch::from_stored(7)),
@@ -190,7 +190,7 @@ async fn beside_a_host_it_says_how_to_read_in_a_group_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let dev = Dev::start(here, &["--memory", "--hub", "homes:1", "--group", "homes/mine"]);
-    let hub = EventHubs::builder(&dev.connection()).hub("homes").build().unwrap();
+    let hub = EventHub::builder(&dev.connection()).hub("homes").build().unwrap();
     let request = OpenRequest {
         epoch: Some(Epoch::from_stored(13)),
         ..OpenRequest::probe(&ConsumerGroup::default_group(), PartitionId(0), "host")

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// A running `ephor dev`, killed if the test fails.
@@ -107,6 +107,13 @@ impl Drop for Dev {
 pub(crate) fn write_secret(file: &Path, text: &str) {
     std::fs::write(file, text).unwrap();
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Makes a new folder with a key and a certificate for `localhost`, and returns their paths.
+pub(crate) fn own_certificate(folder: &Path) -> (PathBuf, PathBuf) {
+    std::fs::create_dir(folder).unwrap();
+    let (_, pem) = ephor_gateway::Tls::for_development(folder, &["localhost"]).unwrap();
+    (pem.with_extension("key"), pem)
 }
 
 /// The command in a folder, without the environment variables that would change it.

@@ -148,7 +148,7 @@ fn an_epoch_disconnects_all_without_one() {
     for (admission, name) in admissions.iter().zip(["a", "b", "nil", "d", "e"]) {
         let message = format!(
             "New receiver 'owner' with higher epoch of '0' is created hence current receiver '{name}' with \
-             epoch 'nil' is getting disconnected. If you are recreating the receiver, make sure a higher epoch \
+             epoch '' is getting disconnected. If you are recreating the receiver, make sure a higher epoch \
              is used."
         );
         assert_eq!(disconnected(admission), (Some(0), Some("owner".into()), message));
@@ -230,7 +230,7 @@ fn one_that_comes_back_after_it_vanished_learns_why() {
         lost(&owner),
         "the hub is not available: no sign of life from receiver 'x' for 600 s; it was removed"
     );
-    assert_eq!(texts::vanished("x", Duration::from_millis(61_900)), told_after("x", 61));
+    assert_eq!(error_texts::vanished("x", Duration::from_millis(61_900)), told_after("x", 61));
     assert!(lost(&unnamed).ends_with(&told_after("nil", 600)));
     let next = open(&mut receivers, "next", epoch(1));
     receivers.leave(&owner);

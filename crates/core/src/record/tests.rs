@@ -1,5 +1,8 @@
 //! Tests of the rules of writing, step by step.
 
+mod saves;
+mod switched_off_rules;
+
 use super::*;
 use crate::checkpoint::Position;
 use crate::ids::Incarnation;
@@ -137,22 +140,6 @@ fn where_no_epoch_is_left_nothing_changes_hands_and_the_owner_stays() {
         claim(Some(&first), first.epoch, &before_last, at(1), &rules).unwrap().lease.epoch,
         Epoch::MAX
     );
-}
-
-#[test]
-fn the_mutation_leaves_the_epoch_where_it_was() {
-    let first = owned("a", at(0));
-    let rules = Rules { takeover_raises_the_epoch: false, ..Rules::default() };
-    for (cause, epoch) in [
-        (ClaimCause::Expired, 1),
-        (ClaimCause::Unresponsive, 1),
-        (ClaimCause::Unowned, 2),
-        (ClaimCause::Foreign, 2),
-    ] {
-        let change =
-            claim(Some(&first), first.epoch, &request("b", Some(&first), cause), at(40), &rules).unwrap();
-        assert_eq!(change.lease.epoch.get(), epoch, "{cause:?}");
-    }
 }
 
 #[test]
@@ -346,102 +333,4 @@ fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
     let fresh = seek(None, Epoch::from_stored(4), P, "ada", at(1), &Rules::default());
     assert_eq!((fresh.lease.epoch.get(), fresh.lease.partition), (5, P));
     assert_eq!(fresh.history.reason, ChangeReason::Sought { by: "ada".into() });
-}
-
-#[test]
-fn only_the_fenced_epoch_saves_and_never_backwards() {
-    let rules = Rules::default();
-    let first = owned("a", at(0));
-    let mut record = CheckpointRecord { fence: first.epoch, checkpoint: None };
-    let SaveVerdict::Write(written) =
-        save(&record, &SaveRequest::new(&token(&first), &finished(5), None), at(1), &rules)
-    else {
-        panic!("the owner may save")
-    };
-    assert_eq!((written.epoch, written.saved_at), (first.epoch, at(1)));
-    record.checkpoint = Some(written.clone());
-    let back = save(&record, &SaveRequest::new(&token(&first), &finished(4), None), at(2), &rules);
-    assert_eq!(back, SaveVerdict::Behind(written));
-    let rewind = SaveRequest { rewind: true, ..SaveRequest::new(&token(&first), &finished(4), None) };
-    let rewound = save(&record, &rewind, at(2), &rules);
-    assert!(matches!(rewound, SaveVerdict::Write(_)), "the owner may, where the position does not exist");
-    record.fence = record.fence.next().unwrap();
-    assert!(matches!(save(&record, &rewind, at(2), &rules), SaveVerdict::Fenced { .. }));
-    let late = save(&record, &SaveRequest::new(&token(&first), &finished(6), None), at(2), &rules);
-    assert_eq!(late, SaveVerdict::Fenced { epoch: record.fence });
-    let early = LeaseToken { epoch: record.fence.next().unwrap(), ..token(&first) };
-    let future = save(&record, &SaveRequest::new(&early, &finished(6), None), at(2), &rules);
-    assert_eq!(future, SaveVerdict::Fenced { epoch: record.fence });
-}
-
-#[test]
-fn a_save_without_log_keeps_the_log_that_is_stored() {
-    let rules = Rules::default();
-    let first = owned("a", at(0));
-    let mut record = CheckpointRecord { fence: first.epoch, checkpoint: None };
-    let log = LogId::new("a");
-    for (sequence, log) in [(7, Some(&log)), (8, None)] {
-        let verdict =
-            save(&record, &SaveRequest::new(&token(&first), &finished(sequence), log), at(1), &rules);
-        let SaveVerdict::Write(written) = verdict else { panic!("the owner may save") };
-        record.checkpoint = Some(written);
-    }
-    let back = save(&record, &SaveRequest::new(&token(&first), &finished(0), Some(&log)), at(1), &rules);
-    assert!(matches!(back, SaveVerdict::Behind(_)));
-}
-
-#[test]
-fn nobody_saves_before_the_first_claim() {
-    let first = owned("a", at(0));
-    let nobody = LeaseToken { epoch: Epoch::NONE, ..token(&first) };
-    let verdict = save(
-        &CheckpointRecord::default(),
-        &SaveRequest::new(&nobody, &finished(0), None),
-        at(1),
-        &Rules::default(),
-    );
-    assert_eq!(verdict, SaveVerdict::Fenced { epoch: Epoch::NONE });
-}
-
-#[test]
-fn the_mutation_lets_a_late_save_through() {
-    let rules = Rules { checkpoints_are_fenced: false, ..Rules::default() };
-    let first = owned("a", at(0));
-    let record = CheckpointRecord {
-        fence: first.epoch.next().unwrap(),
-        checkpoint: Some(Checkpoint {
-            position: Position::Start(StartPosition::after(SequenceNumber(9))),
-            log: None,
-            epoch: first.epoch,
-            saved_at: at(0),
-        }),
-    };
-    let late = save(&record, &SaveRequest::new(&token(&first), &finished(4), None), at(2), &rules);
-    assert!(matches!(late, SaveVerdict::Write(_)));
-}
-
-#[test]
-fn the_mutation_forgets_the_epochs_of_a_partition_that_nobody_owns() {
-    let rules = Rules { epochs_never_restart: false, ..Rules::default() };
-    let mut record = LeaseRecord { epoch: Epoch::from_stored(7), ..owned("a", at(0)) };
-    let next = |record: &LeaseRecord, rules: &Rules| {
-        let request = request("b", Some(record), ClaimCause::Unowned);
-        claim(Some(record), Epoch::from_stored(7), &request, at(40), rules).unwrap().lease.epoch.get()
-    };
-    assert_eq!(next(&record, &rules), 8, "not where it is taken from an owner");
-    record.owner = None;
-    assert_eq!((next(&record, &rules), next(&record, &Rules::default())), (1, 8));
-}
-
-#[test]
-fn the_mutation_lets_the_owners_next_save_undo_a_seek() {
-    let first = owned("a", at(0));
-    let undone = |rules: &Rules| {
-        let sought = seek(Some(&first), first.epoch, P, "ada", at(10), rules);
-        let record = CheckpointRecord { fence: sought.fence, checkpoint: None };
-        let request = SaveRequest::new(&token(&first), &finished(5), None);
-        matches!(save(&record, &request, at(11), &Rules::default()), SaveVerdict::Write(_))
-    };
-    assert!(undone(&Rules { seeks_take_a_new_epoch: false, ..Rules::default() }));
-    assert!(!undone(&Rules::default()));
 }

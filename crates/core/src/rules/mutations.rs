@@ -1,5 +1,6 @@
-//! The mutations: deliberate bugs, each a rule switched off, which the judge of the simulation and
-//! the model must detect.
+//! The list of mutations: deliberate bugs, each of which switches off one rule of `rules.rs`, for tests
+//! of the tests: the simulation and the model must detect each. Not in release builds (feature
+//! `mutations`).
 
 use super::Rules;
 
@@ -72,7 +73,7 @@ pub static ALL: [Mutation; 13] = [
         rules: Rules { seeks_take_a_new_epoch: false, ..Rules::KEPT },
     },
     Mutation {
-        name: "unfit",
+        name: "unhealthy",
         what: "a host that cannot serve has a share all the same",
         rules: Rules { unhealthy_hosts_do_not_count: false, ..Rules::KEPT },
     },

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use crate::BoxError;
+use crate::causes::with_causes;
 
 /// An error of a store. The outcome of the call is unknown.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The store cannot be reached, or answered with a temporary fault.
-    #[error("the store is not available: {0}")]
+    #[error("the store is not available: {}", with_causes(&**.0))]
     Unavailable(#[source] BoxError),
     /// The store asks for fewer calls.
-    #[error("the store is throttling: {0}")]
+    #[error("the store is throttling: {}", with_causes(&**.0))]
     Throttled(#[source] BoxError),
     /// A record cannot be read.
     #[error("a record in the store is damaged: {what}")]

@@ -218,6 +218,10 @@ impl Task {
         }
         match event {
             Event::Delivery(delivery) => self.on_delivery(delivery),
+            Event::Oversized { link, delivery, size, limit } => {
+                let outcome = Outcome::rejected(Error::too_large(delivery, size, limit));
+                self.connection().settle(link, delivery, delivery, &outcome);
+            }
             Event::Opened(open) => {
                 self.lifecycle.opened(&open.container_id);
                 self.open = true;

@@ -264,7 +264,7 @@ impl Task {
 
     /// Renews the token of this audience immediately if it was the reason for this failure.
     pub(super) fn renew_if_unauthorized(&mut self, audience: &str, failure: &Failure) {
-        if failure.condition() != Some(&Condition::UnauthorizedAccess) {
+        if !matches!(failure.condition(), Some(Condition::UnauthorizedAccess | Condition::AuthFailed)) {
             return;
         }
         let Some(found) = self.tokens.audiences.get_mut(audience) else { return };

@@ -25,11 +25,11 @@ pub const SCOPE: &str = "https://eventhubs.azure.net/.default";
 /// use std::sync::Arc;
 ///
 /// use azure_core::credentials::TokenCredential;
-/// use ephor_eventhubs::{EntraId, EventHubs, InvalidOptions};
+/// use ephor::eventhubs::{EntraId, EventHub, InvalidOptions};
 ///
 /// /// Such as `azure_identity::ManagedIdentityCredential::new(None)?`.
-/// fn hub(credential: Arc<dyn TokenCredential>) -> Result<EventHubs, InvalidOptions> {
-///     EventHubs::at("contoso.servicebus.windows.net").hub("homes").credential(EntraId::new(credential)).build()
+/// fn hub(credential: Arc<dyn TokenCredential>) -> Result<EventHub, InvalidOptions> {
+///     EventHub::at("contoso.servicebus.windows.net").hub("homes").credential(EntraId::new(credential)).build()
 /// }
 /// ```
 #[derive(Clone)]

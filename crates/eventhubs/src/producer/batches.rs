@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ephor_core::event::NewEvent;
+use ephor_core::partition_key;
 use ephor_wire::batch::{Packer, Push, Refused};
 
 use crate::connection::Outgoing;
@@ -61,6 +62,7 @@ impl Batches {
                 (open, size)
             }
             Entry::Vacant(place) => {
+                place.key().as_deref().map_or(Ok(()), partition_key::check)?;
                 let packer = Packer::new(limit, place.key().as_deref());
                 (place.insert(Open { packer, first: index }), 0)
             }

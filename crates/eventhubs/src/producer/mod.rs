@@ -2,7 +2,9 @@
 //!
 //! Events are packed into messages as large as the hub accepts. Each target, the hub as a whole or one
 //! partition, has a link of its own and a task that owns it (`sender.rs`), which sends and retries in order.
+//! `any_hub.rs` implements the interface that all hubs share.
 
+mod any_hub;
 mod batches;
 mod error;
 mod sender;
@@ -14,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
+use ephor_core::producer::Target;
 use ephor_wire::address::Address;
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
@@ -47,24 +50,14 @@ impl Default for ProducerOptions {
     }
 }
 
-/// The destination of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// The partition that an event's key chooses; without a key, the hub chooses.
-    #[default]
-    Any,
-    /// This partition.
-    Partition(PartitionId),
-    /// The partition that this key chooses; the key is stored with every event.
-    Key(&'a str),
-}
-
 /// Sends to a hub. Clones share their links.
 ///
 /// When a send returns, the hub has stored its events. Once a send waits for the hub, dropping its future
 /// does not cancel it.
+///
+/// It is also a [`Producer`](ephor_core::producer::Producer), as those of other hubs are.
 #[derive(Clone)]
-pub struct Producer(Arc<Inner>);
+pub struct EventHubProducer(Arc<Inner>);
 
 struct Inner {
     shared: Arc<Shared>,
@@ -87,7 +80,7 @@ struct Handle {
 /// Held until the first message of a send is queued at the link's task.
 type Turn = OwnedMutexGuard<()>;
 
-impl Producer {
+impl EventHubProducer {
     pub(crate) fn new(shared: Arc<Shared>, options: ProducerOptions) -> Self {
         let options = ProducerOptions { in_flight: options.in_flight.clamp(1, MAX_IN_FLIGHT) };
         Self(Arc::new(Inner { shared, options, links: Mutex::new(BTreeMap::new()) }))
@@ -202,9 +195,9 @@ impl Handle {
     }
 }
 
-impl fmt::Debug for Producer {
+impl fmt::Debug for EventHubProducer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let endpoint = &self.0.shared.endpoint;
-        write!(f, "Producer({}/{})", endpoint.namespace, endpoint.hub)
+        write!(f, "EventHubProducer({}/{})", endpoint.namespace, endpoint.hub)
     }
 }

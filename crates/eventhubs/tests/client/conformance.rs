@@ -1,21 +1,25 @@
-//! The client passes the conformance suite of sources: over plain TCP, over TLS, and over several
-//! connections.
+//! The client passes the conformance suites of sources and of producers: over plain TCP, over TLS, and over
+//! several connections.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::producer::Producer;
 use ephor_core::source::EventSource;
-use ephor_eventhubs::{EventHubs, Options, Producer, Target};
+use ephor_eventhubs::{EventHub, EventHubOptions, EventHubProducer, Target};
 use ephor_gateway::GatewayConfig;
+use ephor_testkit::conformance::producer::ProducerFixture;
 use ephor_testkit::conformance::source::SourceFixture;
 
 use crate::common::{AGE, Served, TestHub, quick};
 
 /// A client of a hub in which every event is in a segment of its own.
 struct Fixture {
-    client: EventHubs,
-    producer: Producer,
+    client: EventHub,
+    producer: EventHubProducer,
     test_hub: TestHub,
     _served: Served,
 }
@@ -24,7 +28,7 @@ impl Fixture {
     async fn make(partitions: u32, tls: bool, connections: usize) -> Self {
         let test_hub = TestHub::new(partitions);
         let served = test_hub.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
-        let client = served.builder().options(Options { connections, ..quick() }).build().unwrap();
+        let client = served.builder().options(EventHubOptions { connections, ..quick() }).build().unwrap();
         Self { producer: client.producer(), client, test_hub, _served: served }
     }
 
@@ -75,6 +79,21 @@ macro_rules! conformance {
                 }
             }
 
+            impl ProducerFixture for Here {
+                async fn new(partitions: u32) -> Self {
+                    <Self as SourceFixture>::new(partitions).await
+                }
+
+                fn producer(&self) -> Arc<dyn Producer> {
+                    Arc::new(self.0.producer.clone())
+                }
+
+                fn source(&self) -> Arc<dyn EventSource> {
+                    Arc::new(self.0.client.clone())
+                }
+            }
+
+            ephor_testkit::producer_conformance!(Here);
             ephor_testkit::source_conformance!(Here);
             ephor_testkit::event_hubs_conformance!(Here);
         }

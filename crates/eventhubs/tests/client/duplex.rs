@@ -13,7 +13,7 @@ use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::{EventSource, OpenRequest};
-use ephor_eventhubs::{EventHubs, Options};
+use ephor_eventhubs::{EventHub, EventHubOptions};
 use ephor_gateway::GatewayConfig;
 use ephor_hub::{HubConfig, Retention};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -103,7 +103,7 @@ async fn narrow(server: SocketAddr) -> (SocketAddr, JoinHandle<()>) {
     (address, task)
 }
 
-async fn send(client: &EventHubs, length: &Length) -> Flow {
+async fn send(client: &EventHub, length: &Length) -> Flow {
     let producer = client.producer();
     let (mut flow, mut under_way) = (Flow::new(), FuturesUnordered::new());
     let body = bytes::Bytes::from(vec![7; EVENT]);
@@ -121,7 +121,7 @@ async fn send(client: &EventHubs, length: &Length) -> Flow {
 }
 
 /// Receives what the hub stores meanwhile: it is always a few events ahead.
-async fn receive(client: &EventHubs, test_hub: &TestHub, length: &Length) -> Flow {
+async fn receive(client: &EventHub, test_hub: &TestHub, length: &Length) -> Flow {
     let (start, prefetch_bytes) = (StartPosition::Latest, 4 * EVENT);
     let request = OpenRequest { partition: DOWN, start, prefetch_bytes, ..request("reader", Some(1)) };
     let mut receiver = client.open(request).await.unwrap();
@@ -153,7 +153,7 @@ async fn measure(tls: bool, one_way: &Length, both_ways: &Length) {
     let test_hub = TestHub::with(config);
     let served = test_hub.serve_as(GatewayConfig::default(), "127.0.0.1:0", tls).await;
     let (address, proxy) = narrow(served.address).await;
-    let options = Options { connections: 1, ..quick() };
+    let options = EventHubOptions { connections: 1, ..quick() };
     let client = served.builder_at(address).options(options).build().unwrap();
     let up = send(&client, one_way).await;
     let down = receive(&client, &test_hub, one_way).await;

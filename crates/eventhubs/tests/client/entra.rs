@@ -9,7 +9,7 @@ use azure_core::http::StatusCode;
 use azure_core::time::OffsetDateTime;
 use ephor_core::event::NewEvent;
 use ephor_core::source::{EventSource, OpenError, SourceError};
-use ephor_eventhubs::{EntraId, Options, SendFailure, TokenKind};
+use ephor_eventhubs::{EntraId, EventHubOptions, SendFailure, TokenKind};
 use ephor_gateway::GatewayConfig;
 use ephor_wire::condition::{Condition, Refusal};
 
@@ -128,7 +128,7 @@ async fn what_entra_id_refuses_is_returned_at_once_and_what_may_pass_is_retried(
     assert_eq!(credential.asked.lock().unwrap().len(), 4);
 
     let credential = stub(|_| Err(Error::with_message(ErrorKind::Io, "no route")));
-    let few = Options { attempts: 3, ..quick() };
+    let few = EventHubOptions { attempts: 3, ..quick() };
     let client = peer.builder(few).credential(EntraId::new(credential.clone())).build().unwrap();
     let error = within(20, client.open(request("reader", None))).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, OpenError::Source(SourceError::Unavailable(_))), "{error}");

@@ -12,7 +12,7 @@ use ephor_core::failure::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenRequest, ReceiveError};
-use ephor_eventhubs::{Options, Target};
+use ephor_eventhubs::{EventHubOptions, Target};
 
 use crate::common::faulty_proxy::FaultyProxy;
 use crate::common::proxy::Proxy;
@@ -40,7 +40,7 @@ async fn run_with_cuts(seed: u64, connections: usize, tls: bool) {
         (random.u64(1..=up), random.u64(1..=down))
     };
     let proxy = Proxy::start(served.address, Arc::new(plan)).await;
-    let options = Options { attempts: 1_000, connections, backoff: QUICK_BACKOFF, ..quick() };
+    let options = EventHubOptions { attempts: 1_000, connections, backoff: QUICK_BACKOFF, ..quick() };
     let client = served.builder_at(proxy.address).options(options).build().unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let sending = {
@@ -199,7 +199,7 @@ async fn a_receiver_whose_hub_is_gone_says_so_and_goes_on_when_it_is_asked_again
     let test_hub = TestHub::new(1);
     let served = test_hub.serve().await;
     let address = served.address.to_string();
-    let client = served.builder().options(Options { attempts: 3, ..quick() }).build().unwrap();
+    let client = served.builder().options(EventHubOptions { attempts: 3, ..quick() }).build().unwrap();
     let mut receiver = client.open(request("owner", Some(1))).await.unwrap();
     served.stop().await;
     let error = within(20, receiver.receive(&mut Vec::new(), 1)).await.unwrap_err();
@@ -240,7 +240,7 @@ async fn a_receiver_in_the_middle_of_a_log_goes_on_where_it_was() {
         test_hub.hub.producer().send_to(PartitionId(0), NewEvent::new(number.to_string())).await.unwrap();
     }
     let proxy = Proxy::reliable(served.address).await;
-    let options = Options { backoff: QUICK_BACKOFF, ..quick() };
+    let options = EventHubOptions { backoff: QUICK_BACKOFF, ..quick() };
     let client = served.builder_at(proxy.address).options(options).build().unwrap();
     let start = StartPosition::after(SequenceNumber(49));
     let small = OpenRequest { start, prefetch_events: 7, ..request("reader", Some(1)) };
@@ -260,7 +260,7 @@ async fn a_silent_hub_is_not_waited_for_to_close() {
     let served = test_hub.serve().await;
     let proxy = FaultyProxy::start(served.address, None).await;
     let timeout = Duration::from_millis(1_500);
-    let options = Options {
+    let options = EventHubOptions {
         // The graceful close takes longer than that: a caller that had to wait for it would give up.
         connect_time: timeout,
         answer_time: timeout,

@@ -4,14 +4,14 @@
 #![allow(clippy::print_stdout, reason = "a measurement that is printed")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
-mod access;
+mod authentication;
 mod common;
 mod conformance;
 mod duplex;
 mod entra;
 mod faults;
-mod largest;
+mod largest_hub;
 mod outages;
 mod receiving;
 mod sending;
-mod slow;
+mod slow_connections;

@@ -12,7 +12,7 @@ use ephor_core::failure::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::options::DEFAULT_BACKOFF;
-use ephor_eventhubs::{ConnectionString, EventHubs, Options};
+use ephor_eventhubs::{ConnectionString, EventHub, EventHubOptions};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
@@ -21,10 +21,10 @@ use crate::common::log::Log;
 use crate::common::{Served, TestHub, request, texts, within};
 
 /// A client with an address of its own for the hub, like a process on another machine.
-fn client(gate: &Gate, number: usize, options: Options) -> EventHubs {
+fn client(gate: &Gate, number: usize, options: EventHubOptions) -> EventHub {
     let host = format!("127.0.0.{}", 1 + number).parse().unwrap();
     let string = ConnectionString::development(&host, gate.port, None);
-    EventHubs::builder_for(string).hub("homes").options(options).build().unwrap()
+    EventHub::builder_for(string).hub("homes").options(options).build().unwrap()
 }
 
 /// The minimum wait before the `number`-th dial of an outage, counted from 1. The first may come immediately.
@@ -53,7 +53,7 @@ async fn receivers_of_one_connection_share_one_series_of_dials() {
     let served = test_hub.serve().await;
     let gate = Gate::to(served.address).await;
     let backoff = Backoff { first: Duration::from_millis(50), max: Duration::from_secs(1) };
-    let client = client(&gate, 0, Options { backoff, ..Options::default() });
+    let client = client(&gate, 0, EventHubOptions { backoff, ..EventHubOptions::default() });
     let receivers = (0..8).map(|partition| {
         let client = client.clone();
         async move {
@@ -102,7 +102,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    async fn start(hosts: usize, partitions: u32, options: Options) -> Self {
+    async fn start(hosts: usize, partitions: u32, options: EventHubOptions) -> Self {
         let groups = (0..hosts).map(|number| format!("group-{number}"));
         let test_hub = TestHub::with_groups(partitions, groups);
         let served = test_hub.serve().await;
@@ -190,7 +190,7 @@ fn size() -> (usize, u32, u64) {
 #[tokio::test]
 async fn a_fleet_does_not_flood_a_hub_that_comes_back() {
     let (hosts, partitions, seconds) = size();
-    let fleet = Fleet::start(hosts, partitions, Options::default()).await;
+    let fleet = Fleet::start(hosts, partitions, EventHubOptions::default()).await;
     let outage = fleet.outage(Duration::from_secs(seconds)).await;
     println!(
         "{hosts} hosts with {partitions} partitions each, {:.1} s without their hub: {} dials meanwhile, {} in all; \
@@ -211,7 +211,7 @@ async fn a_fleet_does_not_flood_a_hub_that_comes_back() {
 async fn an_outage_is_logged_once_and_not_by_every_partition() {
     let log = Log::of_this_thread();
     // Every receiver reports the first failed dial to its pump.
-    let fleet = Fleet::start(1, 16, Options { attempts: 1, ..Options::default() }).await;
+    let fleet = Fleet::start(1, 16, EventHubOptions { attempts: 1, ..EventHubOptions::default() }).await;
     log.take();
     fleet.outage(Duration::from_secs(2)).await;
     let lines = log.take();

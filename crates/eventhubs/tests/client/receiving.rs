@@ -7,9 +7,9 @@ use ephor_core::epoch::Epoch;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::receivers::texts::stolen;
+use ephor_core::receivers::error_texts::stolen;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, SourceError};
-use ephor_eventhubs::{LogReplaced, Options};
+use ephor_eventhubs::{EventHubOptions, LogReplaced};
 use ephor_gateway::GatewayConfig;
 use ephor_wire::selector::Start;
 
@@ -246,7 +246,7 @@ async fn a_link_that_replaces_another_knows_how_large_the_events_are() {
 async fn a_hub_that_does_not_answer_is_given_up_and_asked_again() {
     let peer = hub(vec![Answer::Silence, Answer::Accept(events([0]))]).await;
     let timeout = Duration::from_millis(150);
-    let options = Options { connect_time: timeout, answer_time: timeout, ..quick() };
+    let options = EventHubOptions { connect_time: timeout, answer_time: timeout, ..quick() };
     let client = peer.client(options);
     let mut receiver = within(20, client.open(request("reader", None))).await.unwrap();
     assert_eq!(numbers(&mut receiver, 1).await, [0]);
@@ -257,7 +257,7 @@ async fn a_hub_that_does_not_answer_is_given_up_and_asked_again() {
 async fn a_hub_that_answers_no_token_is_unavailable_and_nothing_hangs() {
     let peer = Peer::start(Script { token: Box::new(|_| None), ..Script::default() }).await;
     let timeout = Duration::from_millis(50);
-    let options = Options { connect_time: timeout, answer_time: timeout, attempts: 2, ..quick() };
+    let options = EventHubOptions { connect_time: timeout, answer_time: timeout, attempts: 2, ..quick() };
     let error = within(20, peer.client(options).open(request("reader", None))).await.map(|_| ()).unwrap_err();
     assert!(matches!(error, OpenError::Source(SourceError::Unavailable(_))), "{error}");
     assert!(error.to_string().contains("did not answer"), "{error}");
@@ -291,7 +291,7 @@ async fn a_new_token_that_is_not_answered_costs_the_connection_and_not_the_recei
     };
     let peer = Peer::start(script).await;
     let timeout = Duration::from_millis(100);
-    let options = Options { answer_time: timeout, token_life: Duration::from_secs(1), ..quick() };
+    let options = EventHubOptions { answer_time: timeout, token_life: Duration::from_secs(1), ..quick() };
     let client = peer.client(options);
     let mut receiver = client.open(request("reader", None)).await.unwrap();
     assert_eq!(numbers(&mut receiver, 2).await, [0, 1]);

@@ -1,13 +1,15 @@
 //! A producer stores what it acknowledges, in order, and reports what it does not.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use ephor_amqp::performative::{Error, Outcome};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
+use ephor_core::producer::{ProducerError, SendCause};
 use ephor_core::source::{EventSource, OpenRequest};
-use ephor_eventhubs::{Options, ProducerOptions, SendFailure, Target};
+use ephor_eventhubs::{EventHubOptions, ProducerOptions, SendFailure, Target};
 
 use crate::common::peer::{Fate, Peer, Script};
 use crate::common::{TestHub, quick, receive, request, texts, within};
@@ -76,6 +78,12 @@ async fn after_a_failure_everything_before_the_number_that_is_returned_is_stored
         });
         assert!((0..error.sent).all(|number| stored.contains(&number)), "{} of {stored:?}", error.sent);
         assert!(!stored.contains(&error.sent), "{} is the first that is missing: {stored:?}", error.sent);
+        // The interface of all hubs says the same.
+        let sent = error.sent;
+        let error = ProducerError::from(error);
+        assert_eq!(error.stored, sent);
+        assert!(matches!(error.cause, SendCause::Refused(_)), "{error:?}");
+        assert!(error.source().unwrap().to_string().contains("not this one"), "{error:?}");
     }
 }
 
@@ -134,7 +142,7 @@ async fn what_was_on_its_way_when_the_connection_was_lost_is_sent_again_in_order
 #[tokio::test]
 async fn attempts_are_bounded_and_the_last_reason_is_returned() {
     let peer = hub(|_| busy()).await;
-    let producer = peer.client(Options { attempts: 3, ..quick() }).producer();
+    let producer = peer.client(EventHubOptions { attempts: 3, ..quick() }).producer();
     let error = within(20, producer.send(event(0))).await.unwrap_err();
     let SendFailure::Unavailable { attempts: 3, last, .. } = &error.failure else { panic!("{error:?}") };
     assert!(last.contains("server-busy"), "{last}");
@@ -144,7 +152,7 @@ async fn attempts_are_bounded_and_the_last_reason_is_returned() {
 #[tokio::test]
 async fn a_hub_that_never_settles_is_given_up() {
     let peer = hub(|number| if number == 0 { Fate::Silence } else { accepted() }).await;
-    let options = Options { answer_time: Duration::from_millis(100), ..quick() };
+    let options = EventHubOptions { answer_time: Duration::from_millis(100), ..quick() };
     let producer = peer.client(options).producer();
     within(20, producer.send(event(0))).await.unwrap();
     assert_eq!(peer.seen(|seen| seen.connections), 2);
@@ -202,7 +210,7 @@ async fn whatever_a_hub_rejects_the_first_message_for_the_others_are_stored_once
 async fn a_hub_that_goes_on_answering_is_not_given_up_however_much_is_on_its_way() {
     const MESSAGES: usize = 10;
     const ANSWER_TIME: Duration = Duration::from_secs(2);
-    let options = Options { answer_time: ANSWER_TIME, ..quick() };
+    let options = EventHubOptions { answer_time: ANSWER_TIME, ..quick() };
     // All of them together take longer than the limit for one.
     let peer = hub(|_| Fate::SettleLate(ANSWER_TIME / 6, Outcome::Accepted)).await;
     let producer = peer.client(options).producer();
@@ -260,9 +268,9 @@ async fn an_error_of_a_dial_names_the_address() {
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let string = ephor_eventhubs::ConnectionString::development(&"127.0.0.1".parse().unwrap(), port, None);
-    let options = Options { attempts: 2, ..quick() };
+    let options = EventHubOptions { attempts: 2, ..quick() };
     let client =
-        ephor_eventhubs::EventHubs::builder_for(string).hub("homes").options(options).build().unwrap();
+        ephor_eventhubs::EventHub::builder_for(string).hub("homes").options(options).build().unwrap();
     let error = within(20, client.producer().send(event(0))).await.unwrap_err();
     assert!(error.to_string().contains(&format!("cannot connect to 127.0.0.1:{port}")), "{error}");
     assert!(client.hub_properties().await.is_err());

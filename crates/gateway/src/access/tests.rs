@@ -1,10 +1,15 @@
 //! Tests of tokens: permissions, limits and expiry.
 
+use ephor_wire::sas::EXPIRY_GRACE;
+
 use super::*;
 
 const MINUTE: Monotonic = Monotonic(60_000_000_000);
 const NOW: Moment = Moment { wall: Timestamp(1_700_000_000_000), now: Monotonic(0) };
 const LATER: Moment = Moment { wall: Timestamp(1_700_000_060_000), now: MINUTE };
+
+/// The expiry of tokens that are accepted until [`LATER`].
+const EXPIRY: Timestamp = Timestamp(LATER.wall.0 - EXPIRY_GRACE.as_millis() as i64);
 
 fn access() -> Access {
     let key = |name: &str, key, claims, hub: Option<&str>| SharedKey {
@@ -25,9 +30,9 @@ fn namespace() -> Namespace {
 }
 
 fn put(access: &mut Access, name: &str, key: &str, audience: &str) -> Result<(), Refusal> {
-    let token = sign("sb://localhost/", name, &Key::new(key), LATER.wall);
+    let token = sign("sb://localhost/", name, &Key::new(key), EXPIRY);
     let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
-    access.put(&token, NOW)
+    access.put(&token, NOW, |_| Ok(()))
 }
 
 #[test]
@@ -86,10 +91,10 @@ fn a_token_lasts_as_long_as_it_was_good_for_however_the_wall_clock_is_set() {
     assert!(access.is_authenticated(at(0, 2)), "set right, it counts again");
     // A token that is put while the clock is behind is judged by that clock, and by the right one afterwards.
     access.grants.clear();
-    let token = sign("sb://localhost/", "send", &Key::new("one"), LATER.wall);
+    let token = sign("sb://localhost/", "send", &Key::new("one"), EXPIRY);
     let audience = "sb://localhost/homes";
     let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
-    access.put(&token, at(-YEARS, 3_600)).unwrap();
+    access.put(&token, at(-YEARS, 3_600), |_| Ok(())).unwrap();
     assert!(access.is_authenticated(at(-YEARS, 3_601)) && !access.is_authenticated(at(0, 3_602)));
 }
 
@@ -154,13 +159,38 @@ fn plain_takes_the_name_and_the_key_and_nothing_else() {
 
 #[test]
 fn a_hub_is_described_to_those_that_may_use_it_by_a_token_put_or_given() {
-    let access = access();
+    let mut access = access();
     let hub: HubName = "homes".parse().unwrap();
-    let token = sign("sb://localhost/homes", "listen", &Key::new("two"), LATER.wall);
-    let describe = |token| access.check_description(&hub, token, &namespace(), NOW);
+    let token = sign("sb://localhost/homes", "listen", &Key::new("two"), EXPIRY);
+    let mut describe = |token: Option<&str>| access.check_description(&hub, token, &namespace(), NOW);
+    assert!(describe(None).unwrap_err().text.starts_with("Unauthorized access. 'Listen' claim(s)"));
+    assert!(describe(Some("nonsense")).unwrap_err().text.starts_with("MalformedToken"));
+    let wrong = sign("sb://localhost/homes", "listen", &Key::new("three"), EXPIRY);
+    assert!(describe(Some(&wrong)).unwrap_err().text.starts_with("InvalidSignature"));
     assert!(describe(Some(&*token)).is_ok());
-    assert!(describe(None).is_err());
-    assert!(describe(Some("nonsense")).is_err());
-    let open = Access::new(Arc::new(Policy::new(Vec::new())), 1, SharedLimit::default());
+    // It authenticates the connection until it expires, and permits no link.
+    assert!(access.is_authenticated(NOW) && !access.is_authenticated(LATER));
+    assert_eq!(access.next_expiry(NOW), Some(MINUTE));
+    let receiver = Address::parse("homes/ConsumerGroups/$Default/Partitions/0").unwrap();
+    assert!(access.check(Claims::LISTEN, &receiver, GrantRef::default(), &namespace(), NOW).is_err());
+    access.forget_expired(LATER);
+    assert!(access.shown.is_none());
+    let mut open = Access::new(Arc::new(Policy::new(Vec::new())), 1, SharedLimit::default());
     assert!(open.check_description(&hub, None, &namespace(), NOW).is_ok());
+}
+
+#[test]
+fn whether_a_hub_exists_is_told_to_those_with_a_valid_token_only() {
+    let mut access = access();
+    let missing = |hub: &HubName| Err(texts::not_found(hub.as_str()));
+    let mut put = |key, audience| {
+        let token = sign("sb://localhost/", "send", &Key::new(key), EXPIRY);
+        let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
+        access.put(&token, NOW, missing).map_err(|refusal| refusal.condition)
+    };
+    assert_eq!(put("one", "sb://localhost/nowhere"), Err(Condition::NotFound));
+    assert_eq!(put("one", "sb://localhost/nowhere/Partitions/XYZ"), Err(Condition::NotFound));
+    assert_eq!(put("wrong", "sb://localhost/nowhere"), Err(Condition::UnauthorizedAccess));
+    assert_eq!(put("one", "sb://localhost/"), Ok(()));
+    assert_eq!(access.grants.len(), 1, "nothing is kept of a token for nothing");
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ephor_amqp::connection::{LinkId, SessionId};
-use ephor_amqp::performative::{Attach, Role};
+use ephor_amqp::performative::{Attach, ReceiverSettles, Role};
 use ephor_amqp::{Encoded, Value};
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
@@ -12,26 +12,26 @@ use ephor_core::receivers::known_name;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_hub::Hub;
 use ephor_wire::address::{Address, InvalidAddress, MAX_ADDRESS_LENGTH};
-use ephor_wire::condition::{Condition, Refusal, texts};
+use ephor_wire::condition::{Condition, Refusal, error_texts as texts};
 use ephor_wire::names::{
-    EPOCH, IDEMPOTENT_PRODUCER, RECEIVER_NAME, RECEIVER_NAME_OF_RUST_SDK, RUNTIME_METRICS, TRACKING_ID,
+    EPOCH, GEOREPLICATION, IDEMPOTENT_PRODUCER, RECEIVER_NAME, RECEIVER_NAME_OF_RUST_SDK, RUNTIME_METRICS,
+    TRACKING_ID,
 };
 use ephor_wire::sas::Claims;
 use ephor_wire::selector::Start;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::ConnectionTask;
 use super::authentication::{MAX_ACCEPTED_LINKS_UNAUTHENTICATED, MAX_REQUEST_BYTES};
 use super::link::{Link, Node, NumberedLink, PendingSender, ReplyLink, RequestLink, SenderLink};
 use super::outbound::{READ_BYTES, ReceiverEvent};
 use super::receiver::{ReceiverLink, ReceiverState};
-use super::{ConnectionTask, not_allowed};
+use super::requests::REQUEST_CREDIT;
 use crate::access::GrantRef;
 use crate::admission::Stage;
 use crate::error_mapping::{entity, hub_refusal, open_refusal};
 use crate::idempotence::{self, Commit};
 
-/// Requests that a peer may send before they are settled.
-const REQUEST_CREDIT: u32 = 50;
 /// Deliveries that a sender may send before they are settled. Their bytes are bounded by pausing the reading.
 pub(super) const SENDER_CREDIT: u32 = 1000;
 
@@ -48,7 +48,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let address = match parsed {
             Ok(address) => address,
             Err(invalid) => {
-                let refusal = Refusal::of_address(invalid, address.unwrap_or_default());
+                let refusal = self.refusal_of_address(invalid, address.unwrap_or_default(), attach.role);
                 return self.refuse(link, refusal, None);
             }
         };
@@ -60,13 +60,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         match (node, attach.role) {
             (Some(node), Role::Sender) => {
                 self.ticket.advance(Stage::Attached);
-                self.accept(link, &attach, MAX_REQUEST_BYTES, []);
+                self.accept(link, attach.answer(), MAX_REQUEST_BYTES, []);
                 self.driver.connection().grant(link, REQUEST_CREDIT);
                 self.links.insert(link, Link::Request(RequestLink { node, session }));
             }
             (Some(node), Role::Receiver) => {
                 let target = attach.target.as_ref().and_then(|target| target.address.clone());
-                self.accept(link, &attach, MAX_REQUEST_BYTES, []);
+                self.accept(link, attach.answer(), MAX_REQUEST_BYTES, []);
                 let reply =
                     ReplyLink { node, session, target, waiting: VecDeque::new(), waiting_since: None };
                 self.links.insert(link, Link::Reply(reply));
@@ -84,8 +84,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
-    /// Checks the limits of all links: short names, and few links for an unauthenticated peer.
+    /// The refusal of an address that cannot be parsed. A peer with a token for the hub learns which partitions
+    /// there are, if the address has an id that no partition has.
+    fn refusal_of_address(&self, invalid: InvalidAddress, address: &str, role: Role) -> Refusal {
+        let (InvalidAddress::Partition, Some((parent, _))) = (invalid, Address::without_partition(address))
+        else {
+            return Refusal::of_address(invalid, address);
+        };
+        let needed = if role == Role::Sender { Claims::SEND } else { Claims::LISTEN };
+        let namespace = &self.shared.namespace;
+        if let Err(refusal) = self.access.check_any_part(needed, &parent, namespace.name(), self.moment()) {
+            return refusal;
+        }
+        let name = parent.hub().map(|hub| hub.as_str()).unwrap_or_default();
+        match namespace.hub(name) {
+            Ok(hub) => texts::no_such_partition(hub.partition_count()),
+            Err(error) => hub_refusal(&error, &entity(namespace.name(), &parent)),
+        }
+    }
+
+    /// Checks the limits of all links: short names, no transactions, and few links for an unauthenticated peer.
     fn check_attach(&self, attach: &Attach) -> Result<(), Refusal> {
+        if attach.target.as_ref().is_some_and(|target| target.coordinator) {
+            return Err(Refusal::new(Condition::NotImplemented, "Transactions are not supported."));
+        }
         let source = attach.source.as_ref().and_then(|source| source.address.as_deref());
         let target = attach.target.as_ref().and_then(|target| target.address.as_deref());
         let names = [Some(attach.name.as_str()), source, target];
@@ -105,11 +127,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         Ok(())
     }
 
-    /// Accepts a link as the peer asked for it.
+    /// Accepts a link with this answer.
     pub(super) fn accept(
         &mut self,
         link: LinkId,
-        attach: &Attach,
+        answer: Attach,
         max_message_size: u64,
         properties: impl IntoIterator<Item = (&'static str, Value<'static>)>,
     ) {
@@ -118,11 +140,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             pairs.push(pair);
         }
         let properties = Encoded::map(pairs);
-        let answer = Attach {
-            max_message_size: Some(max_message_size),
-            properties: Some(properties),
-            ..attach.answer()
-        };
+        let answer =
+            Attach { max_message_size: Some(max_message_size), properties: Some(properties), ..answer };
         self.driver.connection().accept(link, answer);
     }
 
@@ -156,18 +175,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 }
                 Some(NumberedLink { producer, epoch, turn: Arc::default() })
             }
-            (true, None) => {
-                return Err(not_allowed(
-                    "A producer numbers its events for one partition, and attaches there.",
-                ));
-            }
+            // .NET attaches such a link to learn the largest message, and sends nothing on it.
+            (true, None) => None,
         };
         let properties = numbered.as_ref().map(|numbered| numbered.producer.properties());
         let limit = self.shared.hub_info.get(&hub).max_event_bytes;
-        self.accept(link, &attach, limit, properties.into_iter().flatten());
+        // Whatever was asked for, the outcome of a delivery is final, as with the service.
+        let answer = Attach { receiver_settles: Some(ReceiverSettles::First), ..attach.answer() };
+        self.accept(link, answer, limit, properties.into_iter().flatten());
         self.driver.connection().grant(link, SENDER_CREDIT);
         let producer = hub.producer();
-        let sender = SenderLink { address: address.clone(), grant, producer, partition, numbered };
+        let needs_partition = idempotent && partition.is_none();
+        let address = address.clone();
+        let sender = SenderLink { address, grant, producer, partition, numbered, needs_partition };
         self.links.insert(link, Link::Sender(sender));
         self.timer_is_stale = true;
         Ok(())
@@ -207,6 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let name = known_name(name).to_owned();
         let desired = attach.desired_capabilities.as_ref();
         let metrics = desired.is_some_and(|desired| desired.has_name(RUNTIME_METRICS));
+        let number_epochs = desired.is_some_and(|desired| desired.has_name(GEOREPLICATION));
         let spec = ReceiverSpec { group: group.clone(), partition: *partition, start, epoch, name };
         let entity = entity(self.shared.namespace.name(), address);
         let opening = {
@@ -225,6 +246,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             grant,
             hub,
             metrics,
+            number_epochs,
             state,
             draining: false,
             held: self.held.charge(),
@@ -257,6 +279,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     }
 }
 
+/// The refusal of a link that asks for something that no peer may have.
+fn not_allowed(text: &str) -> Refusal {
+    Refusal::new(Condition::NotAllowed, text)
+}
+
 /// The parameters of a receiver to open.
 struct ReceiverSpec {
     group: ConsumerGroup,
@@ -278,6 +305,6 @@ impl ReceiverSpec {
             prefetch_events: 1,
             prefetch_bytes: READ_BYTES,
         };
-        hub.receiver(request).await
+        hub.receiver_at_event(request).await
     }
 }

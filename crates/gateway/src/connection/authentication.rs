@@ -1,15 +1,19 @@
 //! Authentication of a peer, for both directions: limits before and after its first valid token, and expiry of tokens.
 //!
 //! ```text
-//! unauthenticated ─ a valid token ─► admitted ─ the last one expired ─► unauthenticated ─ none in time ─► closed
+//! unauthenticated ─ a valid token ─► admitted ─ the last one expired ─► unauthenticated
+//!        └─ no link for a while, or all of them together cost too much ─► closed
 //! ```
 //!
-//! An unauthenticated peer gets the resources that it takes to put a token, and not much more:
-//! all of them together can make the gateway buffer at most their number times [`unauthenticated_limits`].
+//! An unauthenticated peer gets the resources that it takes to put a token, and not much more
+//! ([`unauthenticated_limits`]), except for sessions: SDKs begin one for each partition before their first
+//! token. What all unauthenticated peers cost together is limited by the admission.
 
 use ephor_amqp::limits::Limits;
 use ephor_amqp::performative::{Error, Open, SaslInit, condition};
 use ephor_core::time::Monotonic;
+use ephor_wire::condition::error_texts as texts;
+use ephor_wire::management::OUR_PRODUCT;
 use ephor_wire::sas::Claims;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -17,7 +21,8 @@ use super::link::Link;
 use super::{CHECK_INTERVAL, ConnectionTask};
 use crate::access::Moment;
 use crate::admission::Stage;
-use crate::config::{GatewayLimits, MAX_LINKS_UNAUTHENTICATED, MAX_SESSIONS_UNAUTHENTICATED};
+use crate::config::{GatewayLimits, MAX_LINKS_UNAUTHENTICATED};
+use crate::error_mapping::amqp_error;
 use crate::quirks::acknowledgement_delay;
 
 /// The largest event that any hub can be configured to take, and the envelope.
@@ -54,7 +59,6 @@ pub(super) fn authenticated_limits(limits: &GatewayLimits) -> Limits {
 /// The limits of an unauthenticated peer. Those that peers are told (in `open`) are the same for all.
 pub(super) fn unauthenticated_limits(limits: &GatewayLimits) -> Limits {
     Limits {
-        sessions: MAX_SESSIONS_UNAUTHENTICATED,
         links: MAX_LINKS_UNAUTHENTICATED.min(limits.links),
         message: MAX_REQUEST_BYTES,
         incomplete: MAX_REQUEST_BYTES as usize,
@@ -87,6 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let text = |name| open.properties.as_ref().and_then(|properties| properties.get(name)?.text());
         let product = text("product");
         self.acknowledgement_delay = acknowledgement_delay(product);
+        self.is_our_client = product == Some(OUR_PRODUCT);
         tracing::debug!(peer = %self.peer, product, version = text("version"), "connection opened");
         self.admit_if_authenticated();
     }
@@ -114,15 +119,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
-    /// Makes a peer without a valid token unauthenticated again. It has as long as a new one to put another
-    /// token.
+    /// Makes a peer without a valid token unauthenticated again.
     fn dismiss_if_expired(&mut self, at: Moment) {
         if !self.ticket.is_admitted() || self.access.is_authenticated(at) {
             return;
         }
         tracing::debug!(peer = %self.peer, tracking = self.tracking, "the last token expired");
         self.ticket.dismiss();
-        self.authorize_by = self.shared.environment.now() + self.shared.limits.time_to_authorize;
+        self.attach_by = self.shared.environment.now() + self.shared.limits.time_without_links;
         let limits = unauthenticated_limits(&self.shared.limits);
         self.driver.connection().set_limits(limits);
     }
@@ -138,10 +142,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let now = clock.now();
         // The wall clock may be set at any time, so it is checked now and then.
         let expiry = self.access.next_expiry(self.moment()).map(|at| at.min(now + CHECK_INTERVAL));
-        let authorize = (!self.ticket.is_admitted()).then_some(self.authorize_by);
+        let without_links = (!self.ticket.is_admitted()).then_some(self.attach_by);
         let of_a_hub = |link: &Link| matches!(link, Link::Receiver(_) | Link::Sender(_));
         let check = self.links.values().any(of_a_hub).then(|| now + CHECK_INTERVAL);
-        let wanted = [expiry, authorize, check, self.answers_due()].into_iter().flatten().min();
+        let wanted = [expiry, without_links, check, self.answers_due()].into_iter().flatten().min();
         match (wanted, &self.timer) {
             (None, _) => self.timer = None,
             // An early timer does no harm: it checks, and is set again.
@@ -150,16 +154,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
+    /// True if an unauthenticated peer has had no link for `time_without_links`. One that has a link may be a
+    /// client that retries with a wrong key, or that authenticates each request to `$management` by itself.
+    fn is_without_links_for_too_long(&mut self) -> bool {
+        let now = self.shared.environment.now();
+        if self.ticket.is_admitted() || now < self.attach_by {
+            return false;
+        }
+        if self.links.is_empty() {
+            return true;
+        }
+        self.attach_by = now + self.shared.limits.time_without_links;
+        false
+    }
+
     /// Detaches links whose tokens expired or whose hub is gone, and reports receivers that hold unsent
     /// events as alive.
     pub(super) fn on_time(&mut self) {
         self.timer = None;
         self.timer_is_stale = true;
-        if !self.ticket.is_admitted() && self.shared.environment.now() >= self.authorize_by {
-            let text = "No valid token was sent to $cbs in time. Send one with put-token right after the connection \
-                        is opened.";
-            self.authorize_by = Monotonic::NEVER;
-            self.driver.connection().close(Some(Error::new(condition::UNAUTHORIZED_ACCESS, text)));
+        if self.is_without_links_for_too_long() {
+            let milliseconds = self.shared.limits.time_without_links.as_millis();
+            let refusal = texts::idle_connection(u64::try_from(milliseconds).unwrap_or(u64::MAX));
+            self.attach_by = Monotonic::NEVER;
+            self.driver.connection().close(Some(amqp_error(&refusal)));
             return;
         }
         self.give_up_late_answers();

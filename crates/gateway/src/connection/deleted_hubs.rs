@@ -4,7 +4,6 @@
 //! periodic check, and are detached then: every later delivery would be rejected as well.
 
 use ephor_amqp::connection::LinkId;
-use ephor_amqp::performative::Outcome;
 use ephor_wire::condition::{Condition, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -13,10 +12,9 @@ use super::link::{Link, SenderLink};
 use crate::error_mapping::{entity, hub_refusal};
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
-    /// The reason to detach a link after this outcome, if there is one.
-    pub(super) fn detach_reason_after(&self, link: LinkId, outcome: &Outcome) -> Option<Refusal> {
-        let Outcome::Rejected(Some(error)) = outcome else { return None };
-        if error.condition != Condition::DetachForced.symbol() {
+    /// The reason to detach a link after a delivery was refused for this reason, if there is one.
+    pub(super) fn detach_reason_after(&self, link: LinkId, refusal: &Refusal) -> Option<Refusal> {
+        if refusal.condition != Condition::DetachForced {
             return None;
         }
         let Some(Link::Sender(sender)) = self.links.get(&link) else { return None };

@@ -8,15 +8,15 @@ use ephor_amqp::connection::{Delivery, Event, LinkId};
 use ephor_amqp::performative::Outcome;
 use ephor_core::BoxFuture;
 use ephor_core::time::Monotonic;
-use ephor_hub::{Batch, Producer, Receipt, SendError, Target};
+use ephor_hub::{Batch, HubProducer, Receipt, SendError, Target};
 use ephor_wire::batch::{Envelope, InvalidKeyType, MESSAGE_FORMAT, partition_key};
 use ephor_wire::condition::{Condition, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::ConnectionTask;
 use super::attach::SENDER_CREDIT;
 use super::link::{Link, NumberedLink, SenderLink};
 use super::requests::Reply;
-use super::{ConnectionTask, rejected};
 use crate::error_mapping::send_refusal;
 use crate::idempotence::{Claimed, number_of};
 
@@ -28,7 +28,7 @@ pub(super) struct Done {
     pub(super) link: LinkId,
     /// Its id, unless the peer sent it settled.
     pub(super) delivery: Option<u32>,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: Result<(), Refusal>,
     /// The bytes that it counted as in flight.
     pub(super) bytes: usize,
     /// The answer, if the delivery was a request.
@@ -55,10 +55,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 self.bytes_in_flight += bytes;
                 let pause = self.pause(not_before);
                 self.sends.push_back(Box::pin(async move {
-                    let outcome = match send.await {
-                        Ok(()) => Outcome::Accepted,
-                        Err(refusal) => rejected(&refusal),
-                    };
+                    let outcome = send.await;
                     if let Some(pause) = pause {
                         pause.await;
                     }
@@ -86,14 +83,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     pub(super) fn on_done(&mut self, done: Done) {
         let Done { link, delivery, outcome, bytes, reply } = done;
         self.bytes_in_flight = self.bytes_in_flight.saturating_sub(bytes);
-        let ending = self.detach_reason_after(link, &outcome);
-        let outcome = ending.as_ref().map_or(outcome, rejected);
-        let connection = self.driver.connection();
-        if let Outcome::Rejected(Some(error)) = &outcome {
-            tracing::debug!(peer = %self.peer, tracking = self.tracking, %error, "delivery rejected");
-        }
-        if let Some(delivery) = delivery {
-            connection.settle(link, delivery, delivery, &outcome);
+        let ending = outcome.as_ref().err().and_then(|refusal| self.detach_reason_after(link, refusal));
+        match (ending.clone().map_or(outcome, Err), delivery) {
+            (Ok(()), Some(delivery)) => {
+                self.driver.connection().settle(link, delivery, delivery, &Outcome::Accepted);
+            }
+            (Err(refusal), Some(delivery)) => self.reject(link, delivery, refusal),
+            (Err(refusal), None) => {
+                let tracking = self.tracking.as_str();
+                tracing::debug!(peer = %self.peer, tracking, %refusal, "settled delivery rejected");
+            }
+            (Ok(()), None) => {}
         }
         if let Some(ending) = ending {
             return self.detach(link, ending);
@@ -106,6 +106,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         {
             self.driver.connection().grant(link, SENDER_CREDIT);
         }
+    }
+
+    /// Rejects a delivery, with tracking id, entity and time in the text.
+    pub(super) fn reject(&mut self, link: LinkId, delivery: u32, refusal: Refusal) {
+        let error = self.error(refusal, self.links.get(&link).and_then(Link::address));
+        tracing::debug!(peer = %self.peer, tracking = self.tracking, %error, "delivery rejected");
+        self.driver.connection().settle(link, delivery, delivery, &Outcome::rejected(error));
     }
 }
 
@@ -143,7 +150,7 @@ fn send(
 async fn send_numbered(
     numbered: &NumberedLink,
     first: i32,
-    producer: &Producer,
+    producer: &HubProducer,
     target: Target<'_>,
     batch: Batch,
     delivery: u32,
@@ -177,6 +184,10 @@ async fn send_numbered(
 
 /// Decodes a delivery. Each event is kept byte for byte, as far as the specification allows (`amqp::validate`).
 fn prepare(sender: &SenderLink, delivery: &Delivery) -> Result<Prepared, Refusal> {
+    if sender.needs_partition {
+        let text = "An idempotent producer numbers its events for one partition: attach the link to hub/Partitions/id.";
+        return Err(Refusal::new(Condition::NotAllowed, text));
+    }
     let message = &delivery.payload[..];
     let mut batch = sender.producer.batch();
     let counts = sender.numbered.is_some();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ephor_amqp::connection::SessionId;
 use ephor_core::ids::{HubName, PartitionId};
 use ephor_core::time::Monotonic;
-use ephor_hub::Producer;
+use ephor_hub::HubProducer;
 use ephor_wire::address::Address;
 use futures_util::future::AbortHandle;
 use tokio::sync::Mutex;
@@ -63,11 +63,14 @@ pub(super) struct SenderLink {
     pub(super) address: Address,
     /// The grant that covers it.
     pub(super) grant: GrantRef,
-    pub(super) producer: Producer,
+    pub(super) producer: HubProducer,
     /// The one partition that it sends to, if the address names one.
     pub(super) partition: Option<PartitionId>,
     /// Set if the sender is an idempotent producer.
     pub(super) numbered: Option<NumberedLink>,
+    /// It asked to be an idempotent producer of the whole hub. Nothing can be sent on it: events are numbered
+    /// for one partition.
+    pub(super) needs_partition: bool,
 }
 
 /// A link that is not answered yet. Dropping it cancels the wait.

@@ -17,10 +17,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::ConnectionTask;
+use super::byte_counter::Charge;
 use super::link::Link;
 use super::outbound::{MAX_CONCURRENT_POLLS, READ_BYTES, ReceiverEvent};
 use super::receiver::ReceiverState;
-use super::tally::Charge;
 
 /// The bytes that one read of the log may bring. A receiver of a hub with larger events takes several
 /// permits.
@@ -190,7 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 mod tests {
     use futures_util::FutureExt;
 
-    use super::super::tally::Tally;
+    use super::super::byte_counter::Tally;
     use super::*;
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::ConnectionTask;
 use super::link::Link;
 use super::receiver::ReceiverState;
+use crate::admission::Cost;
 use crate::budget::{ASK_AGAIN_AFTER, Share, Usage};
 
 /// Waits until the budget has room for a connection, or it is time to ask again.
@@ -23,7 +24,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Reports the memory that is used for this peer. While it is too much, nothing is read from the peer.
     /// Caches and read-ahead are released as soon as the connection has to wait.
     pub(super) fn report_memory(&mut self) {
-        let usage = self.usage();
+        let mut usage = self.usage();
         let mut keeps_too_much = self.share.report(usage);
         let waits = self.share.waits();
         let waited = std::mem::replace(&mut self.waits, waits);
@@ -31,8 +32,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             self.scratch = Vec::new();
             self.driver.connection().release_memory();
             self.give_back_held_events();
-            let usage = self.usage();
+            usage = self.usage();
             keeps_too_much = self.share.report(usage);
+        }
+        if !self.ticket.is_admitted() {
+            let connection = self.driver.connection();
+            let (sessions, structure) = (connection.sessions(), connection.footprint());
+            self.ticket.report(Cost { bytes: usage.bytes + structure, sessions });
         }
         let many_in_flight = self.bytes_in_flight >= self.max_bytes_in_flight();
         self.driver.connection().pause_reading(keeps_too_much || many_in_flight);

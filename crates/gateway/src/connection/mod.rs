@@ -25,7 +25,7 @@
 //! | `log_reads.rs` | outbound: limits how many receivers read the log at a time |
 //! | `draining.rs` | outbound: receivers whose peer drains its credit |
 //! | `blocked_queues.rs` | outbound: FIFO queues of receivers that wait for room or a window |
-//! | `tally.rs` | outbound: sums of bytes that are read and held |
+//! | `byte_counter.rs` | outbound: sums of bytes that are read and held |
 //! | `memory_usage.rs` | both directions: reports the connection's memory to the budget, and applies back-pressure |
 //! | `requests.rs` | inbound: requests to `$cbs` and `$management` |
 //! | `answers.rs` | outbound: their answers, until the peer takes them |
@@ -36,6 +36,7 @@ mod answers;
 mod attach;
 mod authentication;
 mod blocked_queues;
+mod byte_counter;
 mod deleted_hubs;
 mod draining;
 mod inbound;
@@ -45,7 +46,6 @@ mod memory_usage;
 mod outbound;
 mod receiver;
 mod requests;
-mod tally;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -62,7 +62,7 @@ use ephor_amqp::performative::{Error, condition};
 use ephor_core::BoxFuture;
 use ephor_core::time::{Monotonic, Timestamp};
 use ephor_wire::address::Address;
-use ephor_wire::condition::{Condition, Refusal};
+use ephor_wire::condition::{Refusal, error_texts as texts};
 use futures_util::StreamExt;
 use futures_util::future::Aborted;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered};
@@ -72,16 +72,16 @@ use tokio::sync::{Semaphore, watch};
 use crate::access::{Access, Moment};
 use crate::admission::Ticket;
 use crate::budget::Share;
-use crate::error_mapping::{self, tracked};
+use crate::error_mapping::tracked;
 use crate::gateway::Shared;
 use answers::WaitingAnswers;
 use blocked_queues::{BlockedOn, BlockedQueues};
+use byte_counter::Tally;
 use inbound::Done;
 use link::Link;
 pub(crate) use log_reads::MAX_CONCURRENT_LOG_READS;
 use outbound::{MAX_CONCURRENT_POLLS, ReceiverEvent};
 use receiver::count_polling;
-use tally::Tally;
 
 /// The interval at which the wall clock is checked, which may jump, and at which receivers that hold unsent
 /// events are reported as alive. It is far shorter than the time after which the hub forgets a receiver.
@@ -127,8 +127,10 @@ pub(crate) struct ConnectionTask<S> {
     /// Buffer in which an event is encoded before it is sent.
     scratch: Vec<u8>,
     acknowledgement_delay: Duration,
-    /// The deadline for a valid token.
-    authorize_by: Monotonic,
+    /// The time at which it is checked whether an unauthenticated peer has a link.
+    attach_by: Monotonic,
+    /// The peer is our own client, which is told more about a hub than the service tells.
+    is_our_client: bool,
     timer: Option<(Monotonic, BoxFuture<'static, ()>)>,
     /// Something changed that the timer may depend on.
     timer_is_stale: bool,
@@ -185,7 +187,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             draining: BTreeSet::new(),
             scratch: Vec::new(),
             acknowledgement_delay: Duration::ZERO,
-            authorize_by: environment.now() + shared.limits.time_to_authorize,
+            attach_by: environment.now() + shared.limits.time_without_links,
+            is_our_client: false,
             timer: None,
             timer_is_stale: true,
             tracking: format!("{:016x}{:016x}_G0", environment.random(), environment.random()),
@@ -302,6 +305,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             Event::Opened(open) => self.on_opened(&open),
             Event::AttachRequested { session, link, attach } => self.on_attach(session, link, *attach),
             Event::Delivery(delivery) => self.on_delivery(delivery),
+            Event::Oversized { link, delivery, size, limit } => {
+                self.reject(link, delivery, texts::too_large(delivery, size, limit));
+            }
             Event::Credit { link, drain } => self.on_credit(link, drain),
             Event::Room => self.on_room(BlockedOn::Room),
             Event::Window { session } => self.on_room(BlockedOn::Window(session)),
@@ -386,14 +392,4 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
 
 fn ready(is_so: bool) -> Poll<()> {
     if is_so { Poll::Ready(()) } else { Poll::Pending }
-}
-
-/// The refusal of a link that asks for something that no peer may have.
-fn not_allowed(text: &str) -> Refusal {
-    Refusal::new(Condition::NotAllowed, text)
-}
-
-/// A rejected delivery.
-fn rejected(refusal: &Refusal) -> ephor_amqp::performative::Outcome {
-    ephor_amqp::performative::Outcome::rejected(error_mapping::amqp_error(refusal))
 }

@@ -7,11 +7,11 @@
 //! bounded, however many receivers it has.
 
 use ephor_amqp::connection::{Blocked, LinkId, Sent, SessionId};
-use ephor_amqp::performative::Attach;
+use ephor_amqp::performative::{Attach, SenderSettles};
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::{ReceiveError, Receiver};
 use ephor_hub::{HubReceiver, StoredBatch, offset_of};
-use ephor_wire::annotations::{RuntimeMetrics, Stamp, deliver};
+use ephor_wire::annotations::{MAX_ADDED_BYTES, RuntimeMetrics, Stamp, deliver};
 use ephor_wire::condition::Refusal;
 use futures_util::future::{AbortHandle, abortable};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -118,8 +118,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         match opened {
             Ok(receiver) => {
                 found.idle_probe = Some(receiver.idle_probe());
-                let limit = self.shared.hub_info.get(&found.hub).max_event_bytes;
-                self.accept(link, attach, limit, []);
+                // More than senders are told: .NET and Go enforce it on what they receive, and a message becomes
+                // larger by what the hub adds. The service tells both the same (REC); whether it ever delivers
+                // more is not known.
+                let limit = self.shared.hub_info.get(&found.hub).max_event_bytes + MAX_ADDED_BYTES;
+                // Whatever was asked for, events are sent settled, as by the service.
+                let answer = Attach { sender_settles: Some(SenderSettles::Settled), ..attach.answer() };
+                self.accept(link, answer, limit, []);
                 self.poll_events(link, Box::new(receiver));
             }
             Err(refusal) => {
@@ -243,6 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Sends the events that a receiver has brought, as far as the peer allows.
     fn deliver(&mut self, link: LinkId) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
+        let number_epochs = found.number_epochs;
         let ReceiverState::Sending { batch, sent, metrics, .. } = &mut found.state else { return };
         // They would wait in the output, from which they cannot be given back.
         if !self.share.admit(batch.bytes()) {
@@ -263,6 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 enqueued_at: event.enqueued_at,
                 partition_key: event.partition_key,
                 metrics: metrics.as_ref(),
+                number_epochs,
             };
             self.scratch.clear();
             if let Err(error) = deliver(event.message, &stamp, &mut self.scratch) {

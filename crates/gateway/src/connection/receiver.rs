@@ -29,8 +29,8 @@ use ephor_wire::annotations::RuntimeMetrics;
 use futures_util::future::AbortHandle;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::byte_counter::Charge;
 use super::link::Link;
-use super::tally::Charge;
 use crate::access::GrantRef;
 
 pub(super) struct ReceiverLink {
@@ -40,6 +40,8 @@ pub(super) struct ReceiverLink {
     pub(super) hub: Hub,
     /// True if events carry runtime metrics about the end of the log.
     pub(super) metrics: bool,
+    /// The peer wants the epochs of sequence numbers.
+    pub(super) number_epochs: bool,
     pub(super) state: ReceiverState,
     /// The peer drains its credit.
     pub(super) draining: bool,

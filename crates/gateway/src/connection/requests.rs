@@ -5,13 +5,13 @@
 //! credit: some SDKs grant one credit at a time. The request is settled first.
 
 use ephor_amqp::connection::{Blocked, Delivery, LinkId, Sent, SessionId};
-use ephor_amqp::performative::Outcome;
 use ephor_core::ids::HubName;
-use ephor_core::source::EventSource;
+use ephor_core::source::{EventSource, PartitionProperties};
 use ephor_core::time::Monotonic;
+use ephor_hub::HubError;
 use ephor_wire::address::Address;
 use ephor_wire::cbs::{self, PutToken};
-use ephor_wire::condition::{Condition, Refusal, texts};
+use ephor_wire::condition::{Condition, Refusal, RequestTracking, error_texts as texts};
 use ephor_wire::exchange::{Request, write_refusal};
 use ephor_wire::management::{HubDescription, PartitionDescription, Query};
 use futures_util::FutureExt;
@@ -32,8 +32,9 @@ const MAX_WAITING_BYTES: usize = 1 << 20;
 const MAX_WAITING_BYTES_UNAUTHENTICATED: usize = 32 << 10;
 
 /// The credit for requests is granted again when it falls below this.
-const LOW_CREDIT: u32 = 25;
-const REQUEST_CREDIT: u32 = 50;
+const LOW_CREDIT: u32 = 50;
+/// Requests that a peer may send before they are settled: as many as the service allows.
+pub(super) const REQUEST_CREDIT: u32 = 100;
 
 /// An answer, and the link that it goes to.
 pub(super) struct Reply {
@@ -51,18 +52,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         };
         let (node, session) = (node.clone(), *session);
         let (link, id) = (delivery.link, (!delivery.settled).then_some(delivery.id));
-        let (outcome, reply) = match Request::read(&delivery.payload) {
-            Ok(request) => {
-                let mut message = Vec::new();
-                self.answer(&node, &request, &mut message);
-                let reply_to = request.reply_to.map(str::to_owned);
-                (Outcome::Accepted, Some(Reply { node, session, reply_to, message }))
-            }
-            Err(error) => {
-                let refusal =
-                    Refusal::new(Condition::DecodeError, format!("The request cannot be read: {error}."));
-                (super::rejected(&refusal), None)
-            }
+        let (outcome, reply) = match self.answered(&node, &delivery.payload) {
+            Ok((message, reply_to)) => (Ok(()), Some(Reply { node, session, reply_to, message })),
+            Err(refusal) => (Err(refusal), None),
         };
         let pause = self.pause(not_before);
         let done =
@@ -79,42 +71,72 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
     }
 
-    /// Encodes the answer to a request.
-    fn answer(&mut self, node: &Node, request: &Request<'_>, into: &mut Vec<u8>) {
+    /// The answer to a request, and the address that it goes to. A request that is none, or that asks
+    /// `$management` for something that does not exist, is rejected and not answered, as by the service.
+    fn answered(&mut self, node: &Node, message: &[u8]) -> Result<(Vec<u8>, Option<String>), Refusal> {
+        let request = Request::read(message).map_err(|error| {
+            Refusal::new(Condition::DecodeError, format!("The request cannot be read: {error}."))
+        })?;
+        let (mut answer, id) = (Vec::new(), request.id.as_ref());
         let answered = match node {
-            Node::Cbs => self.put_token(request).map(|()| cbs::write_accepted(request.id.as_ref(), into)),
-            Node::Management { hub } => self.describe(hub.as_ref(), request, into),
+            Node::Cbs => self.put_token(&request).map(|()| cbs::write_accepted(id, &mut answer)),
+            Node::Management { hub } => {
+                let query = Query::of(&request, hub.as_ref());
+                if let Err(refusal) = &query
+                    && refusal.condition == Condition::NotAllowed
+                {
+                    self.log_refused_request(node, refusal);
+                    return Err(refusal.clone());
+                }
+                query.and_then(|query| self.describe(&query, &request, &mut answer))
+            }
         };
         if let Err(refusal) = answered {
-            if let Some(suppressed) = self.shared.log_limits.requests.allow(self.shared.environment.now()) {
-                let (condition, text) = (&refusal.condition, &refusal.text);
-                tracing::info!(peer = %self.peer, ?node, %condition, text, suppressed, "request refused");
-            }
+            self.log_refused_request(node, &refusal);
+            answer.clear();
             match node {
-                Node::Cbs => cbs::write_refused(request.id.as_ref(), &refusal, into),
-                Node::Management { .. } => write_refusal(request.id.as_ref(), &refusal, into),
+                Node::Cbs => cbs::write_refused(id, &refusal, &mut answer),
+                Node::Management { .. } => write_refusal(id, &refusal, &mut answer),
             }
+        }
+        Ok((answer, request.reply_to.map(str::to_owned)))
+    }
+
+    fn log_refused_request(&self, node: &Node, refusal: &Refusal) {
+        if let Some(suppressed) = self.shared.log_limits.requests.allow(self.shared.environment.now()) {
+            let Refusal { condition, text } = refusal;
+            tracing::info!(peer = %self.peer, ?node, %condition, text, suppressed, "request refused");
         }
     }
 
+    /// Takes a token, unless it is for a hub that does not exist.
     fn put_token(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         let put = PutToken::of(request)?;
-        let at = self.moment();
-        self.access.put(&put, at)?;
+        let (at, namespace) = (self.moment(), &self.shared.namespace);
+        let mut missing = None;
+        let exists = |hub: &HubName| match namespace.hub(hub.as_str()) {
+            Err(HubError::NotFound { .. }) => {
+                missing = Some(hub.clone());
+                Err(texts::not_found(put.audience))
+            }
+            // Whatever else is wrong with it is told when a link attaches.
+            _ => Ok(()),
+        };
+        self.access.put(&put, at, exists).map_err(|refusal| {
+            let entity = missing.as_ref().map(|hub| (namespace.name().as_str(), hub.as_str()));
+            refusal.tracked(&RequestTracking { id: &self.tracking, entity, at: self.now() })
+        })?;
         self.admit_if_authenticated();
         Ok(())
     }
 
-    fn describe(
-        &self,
-        of_link: Option<&HubName>,
-        request: &Request<'_>,
-        into: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
-        let query = Query::of(request, of_link)?;
+    /// Describes a hub or a partition, and what is particular to ours to our own client only.
+    fn describe(&mut self, query: &Query, request: &Request<'_>, into: &mut Vec<u8>) -> Result<(), Refusal> {
+        let (name, at) = (query.hub(), self.moment());
+        let namespace = self.shared.namespace.name();
+        self.access.check_description(name, request.security_token, namespace, at)?;
+        self.admit_if_authenticated();
         let namespace = &self.shared.namespace;
-        let name = query.hub();
-        self.access.check_description(name, request.security_token, namespace.name(), self.moment())?;
         let address = Address::Hub { hub: name.clone() };
         let found = namespace.hub(name.as_str());
         let hub = found.map_err(|error| hub_refusal(&error, &entity(namespace.name(), &address)))?;
@@ -123,13 +145,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             Query::Hub { .. } => {
                 let (partitions, log) = identity(&hub);
                 let created_at = self.shared.hub_info.get(&hub).created_at;
+                let log = log.filter(|_| self.is_our_client);
                 HubDescription { hub: hub.name().clone(), created_at, partitions, log }.write(id, into);
             }
+            Query::OddPartition { .. } => return Err(texts::no_such_partition(hub.partition_count())),
             Query::Partition { partition, .. } => {
                 // An embedded hub answers at once.
-                let Some(Ok(partition)) = hub.partition_properties(partition).now_or_never() else {
+                let Some(Ok(mut partition)) = hub.partition_properties(*partition).now_or_never() else {
                     return Err(texts::no_such_partition(hub.partition_count()));
                 };
+                if !self.is_our_client {
+                    let PartitionProperties { id, first, last, .. } = partition;
+                    partition = PartitionProperties::without_gap(id, first, last);
+                }
                 PartitionDescription { hub: hub.name().clone(), partition }.write(id, into);
             }
         }

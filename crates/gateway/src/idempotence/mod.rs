@@ -38,6 +38,10 @@ const MAX_PRODUCERS: usize = 4_096;
 /// The largest number of hubs with known producers. Beyond it the least recently used one is forgotten.
 const MAX_HUBS: usize = 256;
 
+/// The service's words for numbers that no producer can have. Clients look for them.
+const INVALID_STATE: &str = "Invalid range for idempotent producer state. Producer Id, Epoch, and Sequence \
+                             Number must be zero or positive.";
+
 /// All idempotent producers, hub by hub, so that hubs do not affect each other.
 #[derive(Debug, Default)]
 pub(crate) struct Producers {
@@ -120,7 +124,7 @@ impl LinkProperties {
             let text = "A producer gives its id, its epoch and its sequence number, or none of them.";
             return Err(Refusal::new(Condition::ArgumentError, text));
         }
-        let bad = || Refusal::new(Condition::ArgumentError, "The producer's numbers are out of range.");
+        let bad = || Refusal::new(Condition::ArgumentOutOfRange, INVALID_STATE);
         let id = id.map(|id| if id >= 0 { Ok(id) } else { Err(bad()) }).transpose()?;
         let epoch = i16::try_from(epoch.unwrap_or(0)).ok().filter(|epoch| *epoch >= 0).ok_or_else(bad)?;
         let last = last.unwrap_or(NONE_YET.into());

@@ -65,7 +65,7 @@ impl NumberedProducer {
     pub(super) fn enter(&self, epoch: i16, last: i32) -> Result<(), Refusal> {
         let mut state = self.lock();
         if epoch < state.epoch {
-            return Err(stolen(state.epoch));
+            return Err(stolen(epoch, state.epoch));
         }
         if epoch > state.epoch {
             (state.epoch, state.sequence) = (epoch, Sequence::stored_up_to(last));
@@ -94,7 +94,7 @@ impl NumberedProducer {
     /// Refuses a link whose epoch is older than the newest one.
     pub(crate) fn refuse_older(&self, epoch: i16) -> Result<(), Refusal> {
         let newest = self.lock().epoch;
-        if epoch < newest { Err(stolen(newest)) } else { Ok(()) }
+        if epoch < newest { Err(stolen(epoch, newest)) } else { Ok(()) }
     }
 
     /// Claims the numbers of a delivery of `count` events, of which the first has the number `first`.
@@ -106,7 +106,7 @@ impl NumberedProducer {
         let count = i64::try_from(count).unwrap_or(i64::MAX).max(1);
         let mut state = self.lock();
         if epoch < state.epoch {
-            return Err(stolen(state.epoch));
+            return Err(stolen(epoch, state.epoch));
         }
         match state.sequence.state_of(first, count) {
             Numbers::Next(start) => {
@@ -130,8 +130,10 @@ impl NumberedProducer {
     }
 }
 
-fn stolen(epoch: i16) -> Refusal {
-    let text = format!("A producer of the same id with the higher epoch {epoch} exists.");
+/// The refusal of a producer whose epoch is older than the newest one. Clients look for both epochs in this form.
+fn stolen(epoch: i16, newest: i16) -> Refusal {
+    let text =
+        format!("A producer of the same id with a higher epoch exists. Received:{epoch} Current:{newest}.");
     Refusal::new(Condition::ProducerEpochStolen, text)
 }
 

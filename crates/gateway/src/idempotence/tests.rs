@@ -125,6 +125,8 @@ fn a_producer_that_comes_back_goes_on_and_a_newer_epoch_takes_over() {
     assert_eq!(refusal(&first, epoch, 43), Condition::ProducerEpochStolen);
     let refused = attach(&producers, properties(5, 1, 42)).unwrap_err();
     assert_eq!(refused.condition, Condition::ProducerEpochStolen);
+    // The JavaScript SDK's own live test looks for this.
+    assert!(refused.text.contains("Received:1 Current:2"), "{}", refused.text);
     // Batches in flight of the older epoch say nothing about the numbers of the newer one.
     late.settle(Ok(()));
     assert_eq!(last_answered(&newer), Value::Int(-1));
@@ -213,7 +215,9 @@ fn negative_numbers_are_refused() {
     let producers = Producers::default();
     for (id, epoch, last) in [(-1, 0, 0), (1, -1, 0), (1, 0, -2), (1, 0, i32::MIN)] {
         let refused = attach(&producers, properties(id, epoch, last)).unwrap_err();
-        assert_eq!(refused.condition, Condition::ArgumentError, "{id} {epoch} {last}");
+        assert_eq!(refused.condition, Condition::ArgumentOutOfRange, "{id} {epoch} {last}");
+        // The JavaScript SDK's own live test looks for these words.
+        assert!(refused.text.starts_with("Invalid range for idempotent producer state."), "{}", refused.text);
     }
     let (producer, epoch) = attach(&producers, None).unwrap();
     for first in [-1, -5, i32::MIN] {

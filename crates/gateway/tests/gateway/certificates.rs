@@ -1,4 +1,5 @@
-//! Tests development certificates: kept, complete, private, and for the requested names.
+//! Tests development certificates: one is kept until it lacks a requested name or a crash left it half written,
+//! and others cannot read its key.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{self, ClientConfig, DigitallySignedStruct, SignatureScheme};
 
@@ -26,6 +28,27 @@ fn pair(folder: &Path, names: &[&str]) -> (PathBuf, PathBuf) {
 
 fn mode(file: &Path) -> u32 {
     fs::metadata(file).unwrap().permissions().mode() & 0o777
+}
+
+/// The subject of a certificate: what is between the two occurrences of our organization, issuer and subject.
+fn subject(certificate: &Path) -> String {
+    let der = CertificateDer::from_pem_file(certificate).unwrap();
+    let text = String::from_utf8_lossy(&der).into_owned();
+    let mark = "Ephor development certificate";
+    let (_, rest) = text.split_once(mark).expect("our organization");
+    rest.split_once(mark).expect("our organization again").0.to_owned()
+}
+
+#[test]
+fn each_certificate_has_a_subject_of_its_own_with_its_host() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let long = format!("{}.example", "name".repeat(15));
+    let names = [long.as_str(), "127.0.0.1"];
+    let (first, second) = (pair(one.path(), &NAMES).0, pair(other.path(), &names).0);
+    assert!(subject(&first).contains("localhost"), "{:?}", subject(&first));
+    assert!(subject(&second).contains(&long[..64]), "{:?}", subject(&second));
+    let third = tempfile::tempdir().unwrap();
+    assert_ne!(subject(&first), subject(&pair(third.path(), &NAMES).0), "the same host twice");
 }
 
 #[test]

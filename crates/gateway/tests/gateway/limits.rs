@@ -66,12 +66,15 @@ async fn a_connection_beyond_the_limit_is_closed_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_connection_that_never_puts_a_token_is_closed() {
-    let limits = GatewayLimits { time_to_authorize: Duration::from_millis(50), ..GatewayLimits::default() };
+async fn a_connection_that_never_attaches_a_link_is_closed() {
+    let limits = GatewayLimits { time_without_links: Duration::from_millis(50), ..GatewayLimits::default() };
     let server = limited(limits).await;
     let mut client = Client::unauthenticated(server.address).await;
     match client.closed().await {
-        Closed::ByPeer(Some(error)) => assert_eq!(error.condition, "amqp:unauthorized-access"),
+        Closed::ByPeer(Some(error)) => {
+            assert_eq!(error.condition, "amqp:connection:forced");
+            assert!(error.description().contains("more than the allowed 50 milliseconds"), "{error}");
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -164,7 +167,7 @@ async fn a_delivery_that_does_not_end_costs_its_link() {
     let limits = GatewayLimits { time_to_finish: Duration::from_millis(100), ..GatewayLimits::default() };
     let config = GatewayConfig { keys: Vec::new(), limits, ..GatewayConfig::default() };
     let server = Server::with(config).await;
-    let mut sender = crate::raw::Raw::opened(server.address).await;
+    let mut sender = crate::raw_peer::Raw::opened(server.address).await;
     for handle in 0..2 {
         sender.attach(handle, Attach::sender(format!("sender-{handle}"), HUB)).await;
     }
@@ -173,6 +176,6 @@ async fn a_delivery_that_does_not_end_costs_its_link() {
     assert!(said.contains("amqp:link:detach-forced") && said.contains("is incomplete"), "{said}");
     // The other link goes on.
     let whole = encoded(&NewEvent::new("x"));
-    sender.write(&crate::raw::transfer(crate::raw::CHANNEL, 1, 1, false, &whole)).await;
+    sender.write(&crate::raw_peer::transfer(crate::raw_peer::CHANNEL, 1, 1, false, &whole)).await;
     sender.read_until("Disposition").await;
 }

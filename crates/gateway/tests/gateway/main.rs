@@ -2,29 +2,35 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
-mod access;
-mod answers;
+mod as_the_service;
+mod authentication;
 mod certificates;
 mod client;
+#[path = "../../../hub/tests/common/copies.rs"]
+mod copies;
+mod deleted_hubs_and_full_disks;
 #[path = "../../../hub/tests/common/faulty_files.rs"]
 mod faulty_files;
 #[path = "../../../hub/tests/common/gated.rs"]
 mod gated;
-mod gone;
 mod heartbeats;
+mod idempotent_producers;
 mod limits;
-mod numbered;
-mod old_log;
-mod older_rules;
-#[path = "../../../hub/tests/older_rules_messages/mod.rs"]
-mod older_rules_messages;
+mod limits_of_all_connections;
+mod logs_with_older_rules;
+mod logs_without_validation;
+mod management;
+#[path = "../../../hub/tests/messages_with_older_rules/mod.rs"]
+mod messages_with_older_rules;
+#[path = "../../../hub/tests/messages_without_validation/mod.rs"]
+mod messages_without_validation;
 mod quirks;
-mod raw;
+mod raw_peer;
 mod receiving;
-mod requests;
+mod recorded;
+mod segments;
 mod sending;
 mod server;
-mod totals;
+mod sizes;
 mod unauthenticated;
-#[path = "../../../hub/tests/unvalidated_messages/mod.rs"]
-mod unvalidated_messages;
+mod unread_answers;

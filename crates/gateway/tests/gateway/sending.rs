@@ -39,7 +39,7 @@ async fn an_event_comes_back_byte_for_byte_with_the_hubs_annotations() {
     assert_eq!(link, receiver);
     let event = ephor_wire::annotations::Delivered::read(&payload).unwrap();
     assert_eq!((event.sequence.0, event.partition_key), (0, Some("house-7")));
-    assert_eq!(event.offset.to_string(), "64");
+    assert_eq!(event.offset.to_string(), "0");
     assert!(event.metrics.is_none());
     assert_eq!(&payload[event.sections.body.content.clone()], b"the door opened");
 }
@@ -104,7 +104,7 @@ async fn what_cannot_be_stored_is_rejected_and_the_link_goes_on() {
     let large = encoded(&NewEvent::new(vec![0; (1 << 20) + 1]));
     let (condition, text) = rejection(client.send(sender, 0, &large).await);
     assert_eq!(condition, "amqp:link:message-size-exceeded");
-    assert!(text.ends_with("exceeds the limit (1048576 bytes) currently allowed on the link."), "{text}");
+    assert!(text.contains("exceeds the limit (1048576 bytes) currently allowed on the link."), "{text}");
     for (format, nonsense) in
         [(0, &b"no message"[..]), (0, b""), (MESSAGE_FORMAT, b"\x00"), (MESSAGE_FORMAT, b"")]
     {

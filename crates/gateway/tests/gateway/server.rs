@@ -13,6 +13,8 @@ use ephor_runtime::environment::{Environment, TaskHandle, TokioEnvironment};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::copies::copy_of_golden;
+
 /// Far longer than any step takes: a test that waits for something that never comes fails, and shows where.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -48,8 +50,19 @@ impl Server {
         config: GatewayConfig,
         environment: Arc<dyn Environment>,
     ) -> Self {
-        let namespace = Arc::new(namespace);
         namespace.create_hub(HubConfig::new(HUB, PARTITIONS).unwrap()).unwrap();
+        Self::serve(namespace, config, environment)
+    }
+
+    /// A gateway to a copy of a data folder that an earlier version wrote.
+    pub(crate) fn over_golden(name: &str) -> (Self, tempfile::TempDir) {
+        let folder = copy_of_golden(name);
+        let namespace = LocalNamespace::open(folder.path(), NamespaceConfig::default()).unwrap();
+        (Self::serve(namespace, GatewayConfig::default(), Arc::new(TokioEnvironment)), folder)
+    }
+
+    fn serve(namespace: LocalNamespace, config: GatewayConfig, environment: Arc<dyn Environment>) -> Self {
+        let namespace = Arc::new(namespace);
         let gateway = Gateway::with_environment(namespace.clone(), config, environment).unwrap();
         let listener = ephor_gateway::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();

@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use ephor_amqp::connection::{Closed, Event, LinkId, Sent};
 use ephor_amqp::performative::Attach;
+use ephor_core::time::Clock;
 use ephor_gateway::{GatewayConfig, GatewayLimits};
+use ephor_runtime::environment::TokioEnvironment;
 use ephor_testkit::CapturedLog;
+use ephor_wire::management::Query;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -35,20 +38,73 @@ async fn requests(client: &mut Client) -> LinkId {
     link
 }
 
+/// Begins sessions, and waits until the server has answered.
+async fn begin(client: &mut Client, sessions: usize) {
+    for _ in 0..sessions {
+        let begun = client.connection().begin().unwrap();
+        let is_begun = |event: &Event| matches!(event, Event::Begun { session, .. } if *session == begun);
+        client.wait(|event| is_begun(event).then_some(())).await;
+    }
+}
+
 #[tokio::test]
-async fn an_unauthenticated_peer_has_few_sessions_and_an_authenticated_one_many() {
+async fn an_unauthenticated_peer_begins_a_session_for_each_partition_before_its_token() {
     let server = Server::start().await;
-    let mut authenticated = Client::of(&server).await;
-    for _ in 0..100 {
-        authenticated.connection().begin().unwrap();
+    let mut client = Client::unauthenticated(server.address).await;
+    // As a client that reads 200 partitions does; the engine of this one allows 255.
+    begin(&mut client, 200).await;
+    assert_eq!(client.put_development_token().await.0, 202);
+    client.sender(HUB).await;
+}
+
+#[tokio::test]
+async fn the_oldest_of_unauthenticated_peers_with_many_sessions_makes_room() {
+    let limits = GatewayLimits { unauthenticated: 4, total_sessions: 240, ..GatewayLimits::default() };
+    let server = Server::with(GatewayConfig { limits, ..GatewayConfig::default() }).await;
+    // Together they may have 120, and so 30 each.
+    let mut small = Client::unauthenticated(server.address).await;
+    let (mut oldest, mut other) =
+        (Client::unauthenticated(server.address).await, Client::unauthenticated(server.address).await);
+    begin(&mut small, 20).await;
+    begin(&mut oldest, 48).await;
+    begin(&mut other, 48).await;
+    // Each has one more from the beginning.
+    begin(&mut other, 2).await;
+    assert_eq!(error(oldest.closed().await).0, CONDITION);
+    for client in [&mut small, &mut other] {
+        assert_eq!(client.put_development_token().await.0, 202);
+        client.sender(HUB).await;
     }
-    authenticated.sender(HUB).await;
-    let mut unauthenticated = Client::unauthenticated(server.address).await;
-    for _ in 0..8 {
-        unauthenticated.connection().begin().unwrap();
+}
+
+#[tokio::test]
+async fn a_peer_that_may_not_do_anything_is_left_alone_while_it_has_a_link() {
+    let limits = GatewayLimits { time_without_links: Duration::from_millis(20), ..GatewayLimits::default() };
+    let server = Server::with(GatewayConfig { limits, ..GatewayConfig::default() }).await;
+    let mut client = Client::unauthenticated(server.address).await;
+    let (_, _) = client.attach(Attach::receiver("replies", "$cbs")).await.unwrap();
+    let bad = token("RootManageSharedAccessKey", "wrong", HOUR);
+    let until = TokioEnvironment.now() + Duration::from_millis(200);
+    while TokioEnvironment.now() < until {
+        assert_eq!(client.put_token("sb://localhost/", &bad).await.0, 401);
     }
-    let (condition, text) = error(unauthenticated.closed().await);
-    assert_eq!((&*condition, &*text), (CONDITION, "more sessions than the 8 that are allowed"));
+}
+
+#[tokio::test]
+async fn a_token_with_each_request_to_management_authenticates() {
+    let limits = GatewayLimits { unauthenticated: 1, ..GatewayLimits::default() };
+    let server = Server::with(GatewayConfig { limits, ..GatewayConfig::default() }).await;
+    let mut client = Client::unauthenticated(server.address).await;
+    let query = Query::Hub { hub: HUB.parse().unwrap() };
+    let good = token("RootManageSharedAccessKey", "SAS_KEY_VALUE", HOUR);
+    let asked = client.ask("$management", |id, into| query.write(id, "replies", Some(&good), into)).await;
+    assert_eq!(asked.0, 200);
+    // Another one takes the only place of unauthenticated connections.
+    let mut other = Client::unauthenticated(server.address).await;
+    assert_eq!(other.put_token("sb://localhost/", "nonsense").await.0, 401);
+    let asked = client.ask("$management", |id, into| query.write(id, "replies", Some(&good), into)).await;
+    assert_eq!(asked.0, 200, "it was not evicted");
+    assert!(client.attach(Attach::sender("sender", HUB)).await.is_err(), "it may do nothing else");
 }
 
 #[tokio::test]
@@ -61,7 +117,7 @@ async fn an_unauthenticated_peer_leaves_little_unfinished() {
     assert_eq!(condition, "amqp:link:message-size-exceeded");
     assert!(text.contains("(65536 bytes)"), "{text}");
     // Two incomplete requests share the same 64 KiB: the link that exceeds them is detached.
-    let mut raw = crate::raw::Raw::opened(server.address).await;
+    let mut raw = crate::raw_peer::Raw::opened(server.address).await;
     for handle in 0..2 {
         raw.attach(handle, Attach::sender(format!("requests-{handle}"), "$cbs")).await;
     }
@@ -74,23 +130,22 @@ async fn an_unauthenticated_peer_leaves_little_unfinished() {
 #[tokio::test]
 async fn an_unauthenticated_peer_that_reads_no_answers_is_not_read_from() {
     let server = Server::start().await;
-    let unread = crate::raw::Raw::opened(server.address).await;
+    let unread = crate::raw_peer::Raw::opened(server.address).await;
     // Each flow asks for an answer; together they are far more than the system can buffer.
-    let flow = crate::raw::Raw::echo();
-    let flood = flow.repeat(10_000);
+    let flood = crate::raw_peer::Raw::echo().repeat(10_000);
     let mut taken = 0;
     let stuck = within(async {
+        let mut blocked = false;
         loop {
-            match unread.stream.try_write(&flood) {
-                Ok(count) => taken += count,
+            // A frame that was written in part goes on where it ended.
+            match unread.stream.try_write(&flood[taken % flood.len()..]) {
+                Ok(count) => (taken, blocked) = (taken + count, false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && blocked => return true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // Both ends have stopped if nothing moves while a whole authenticated connection is
                     // opened.
                     Client::of(&server).await;
-                    if matches!(unread.stream.try_write(&flow), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-                    {
-                        return true;
-                    }
+                    blocked = true;
                 }
                 Err(_) => return false,
             }

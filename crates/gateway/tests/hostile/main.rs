@@ -9,20 +9,22 @@
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../gateway/client.rs"]
 mod client;
-mod crowd;
-mod flood;
-mod frames;
+mod connection_flood;
+#[path = "../../../hub/tests/common/copies.rs"]
+mod copies;
 #[path = "../../../hub/tests/common/gated.rs"]
 mod gated;
-mod greedy;
-mod incomplete;
-mod messages;
-mod process;
+mod incomplete_deliveries;
+mod malformed_frames;
+mod malformed_messages;
+mod many_receivers;
+mod open_file_limit;
+mod process_resources;
 #[allow(dead_code, reason = "shared with other tests")]
-#[path = "../gateway/raw.rs"]
-mod raw;
+#[path = "../gateway/raw_peer.rs"]
+mod raw_peer;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../gateway/server.rs"]
 mod server;
-mod slow_readers;
-mod unread;
+mod unread_events;
+mod unread_output;

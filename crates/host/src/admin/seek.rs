@@ -13,6 +13,7 @@ use super::AdminError;
 
 /// The target of a seek.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SeekTo {
     /// To the oldest event kept.
     Earliest,
@@ -31,6 +32,7 @@ pub enum SeekTo {
 /// The effect of a seek on one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SeekStep {
     /// The partition.
     pub partition: PartitionId,
@@ -70,6 +72,8 @@ impl fmt::Display for SeekStep {
 
 /// The outcome of a seek.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
 pub enum SeekOutcome {
     /// Done, in this epoch.
     Done(Epoch),
@@ -80,6 +84,7 @@ pub enum SeekOutcome {
 
 /// The mode of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SeekMode {
     /// Only report what would happen.
     DryRun,

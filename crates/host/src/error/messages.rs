@@ -6,6 +6,7 @@ use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::position::SequenceNumber;
 use ephor_core::resume::LostGround;
+use ephor_core::time::duration_text;
 
 /// The command that lets a halted partition go on: at the next event if that is known, otherwise at
 /// the earliest.
@@ -42,8 +43,9 @@ pub(crate) fn another_hub(ours: &ReadHub, host: &HostId, theirs: &ReadHub) -> St
 
 /// How long a store has been failing, in words.
 pub(super) fn since_when(failing_for: Duration) -> String {
-    match failing_for.as_secs() {
-        0 => "has just begun to fail".to_owned(),
-        seconds => format!("has been failing for {seconds} s"),
+    // In whole seconds: the exact moment of the first failure is not known.
+    match Duration::from_secs(failing_for.as_secs()) {
+        Duration::ZERO => "has just begun to fail".to_owned(),
+        seconds => format!("has been failing for {}", duration_text(seconds)),
     }
 }

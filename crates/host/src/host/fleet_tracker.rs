@@ -10,12 +10,12 @@ use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::store::View;
 use ephor_core::time::Monotonic;
 
-use super::namesakes::Namesakes;
+use super::hosts_with_our_name::HostsWithOurName;
 use crate::error::HostError;
 
 pub(super) struct FleetTracker {
     pub(super) liveness: LivenessTracker,
-    namesakes: Namesakes,
+    same_name: HostsWithOurName,
     /// Damaged records that were reported.
     damaged: Vec<String>,
     /// The number of partitions without an owner that was reported.
@@ -28,7 +28,7 @@ impl FleetTracker {
     pub(super) fn new(liveness: LivenessTracker) -> Self {
         Self {
             liveness,
-            namesakes: Namesakes::default(),
+            same_name: HostsWithOurName::default(),
             damaged: vec![],
             unplaced: 0,
             unclaimed: BTreeMap::new(),
@@ -42,8 +42,8 @@ impl FleetTracker {
             self.damaged.clone_from(&view.damaged);
             errors.extend(view.damaged.iter().map(|what| HostError::Damaged { what: what.clone() }));
         }
-        let namesakes = self.namesakes.notice(me, view);
-        errors.extend(namesakes.into_iter().map(|other| HostError::NameInUse { other }));
+        let same_name = self.same_name.notice(me, view);
+        errors.extend(same_name.into_iter().map(|other| HostError::NameInUse { other }));
         errors
     }
 

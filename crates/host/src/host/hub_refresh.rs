@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use ephor_core::hub_tracker::HUB_REFRESH;
 use ephor_core::ids::{LogId, PartitionId};
-use ephor_core::same_hub::HUB_REFRESH;
 use ephor_core::source::HubProperties;
 use ephor_core::time::Monotonic;
 
-use super::shared::HostShared;
+use super::running_host::RunningHost;
 use crate::error::HostError;
 use crate::hub_calls::within_limit;
 
@@ -73,22 +73,22 @@ impl HubRefresh {
     }
 
     /// Asks the hub, if that is due. Returns the news, if it answered.
-    pub(super) async fn refresh(&mut self, shared: &HostShared) -> Option<HubNews> {
-        let asked = shared.now();
+    pub(super) async fn refresh(&mut self, running: &RunningHost) -> Option<HubNews> {
+        let asked = running.now();
         if asked < self.due_at {
             return None;
         }
-        let (environment, limit) = (&*shared.environment, shared.manager.store_timeout);
-        match within_limit(environment, limit, shared.source.hub_properties()).await {
+        let (environment, limit) = (&*running.environment, running.manager.store_timeout);
+        match within_limit(environment, limit, running.source.hub_properties()).await {
             Ok(hub) => {
-                shared.hub_health.reads(None, shared.now());
+                running.hub_health.reads(None, running.now());
                 Some(self.answered(HubAnswer { hub, asked }))
             }
             // The pumps will report whether the hub is really unreachable.
             Err(error) => {
-                self.failed(shared.now() + shared.manager.slow_scan);
-                shared.hub_health.failed(None, shared.now(), &error);
-                shared.reporter.report_one_of_many(&HostError::Hub { error });
+                self.failed(running.now() + running.manager.slow_scan);
+                running.hub_health.failed(None, running.now(), &error);
+                running.reporter.report_one_of_many(&HostError::Hub { error });
                 None
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
-use super::shared::HostShared;
+use super::running_host::RunningHost;
 use crate::context::PartitionContext;
 use crate::hub_calls::within_limit;
 use crate::pump_activity::{PumpActivity, PumpState};
@@ -34,25 +34,25 @@ impl LagRefresh {
     }
 
     /// Reads the ends of the partitions that nobody reads, if that is due.
-    pub(super) async fn refresh(&mut self, shared: &Arc<HostShared>) {
-        let now = shared.now();
-        let interval = shared.manager.renew_interval;
+    pub(super) async fn refresh(&mut self, running: &Arc<RunningHost>) {
+        let now = running.now();
+        let interval = running.manager.renew_interval;
         if !self.take_due(now, interval) {
             return;
         }
-        let unread: Vec<PartitionContext> = shared
+        let unread: Vec<PartitionContext> = running
             .slots()
             .values()
             .filter(|slot| is_unread(&slot.activity, now, interval))
             .map(|slot| slot.context.clone())
             .collect();
         let asked = unread.into_iter().map(|context| {
-            let shared = shared.clone();
+            let running = running.clone();
             async move {
-                let limit = shared.manager.store_timeout;
-                let question = shared.source.partition_properties(context.partition());
+                let limit = running.manager.store_timeout;
+                let question = running.source.partition_properties(context.partition());
                 // The pump reports a hub that does not answer.
-                if let Ok(properties) = within_limit(&*shared.environment, limit, question).await {
+                if let Ok(properties) = within_limit(&*running.environment, limit, question).await {
                     let mut progress = context.progress();
                     progress.first_kept = properties.first;
                     progress.last_enqueued = properties.last;
@@ -62,7 +62,7 @@ impl LagRefresh {
         let asked =
             futures_util::stream::iter(asked).buffer_unordered(MAX_CONCURRENT_REQUESTS).collect::<Vec<()>>();
         // All of them share the time of one, so that a hub that hangs does not delay our heartbeat.
-        let limit = shared.environment.sleep_until(now + shared.manager.store_timeout);
+        let limit = running.environment.sleep_until(now + running.manager.store_timeout);
         tokio::select! {
             biased;
             _ = asked => {}

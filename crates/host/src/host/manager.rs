@@ -21,21 +21,21 @@ use ephor_core::store::{GroupOrigin, View};
 use ephor_core::time::Monotonic;
 use tokio::sync::{mpsc, watch};
 
-use super::changes::{OwnershipEvent, OwnershipReason};
 use super::cooldowns::Cooldowns;
 use super::epoch_book::EpochBook;
 use super::fleet_tracker::FleetTracker;
 use super::health::Health;
 use super::heartbeat::Heartbeat;
-use super::hosts_of_other_hubs::OtherHubs;
 use super::hub_refresh::{HubAnswer, HubRefresh};
 use super::lag_refresh::LagRefresh;
-#[cfg(feature = "mutations")]
-use super::mutations;
 use super::negotiation::Negotiation;
-use super::same_hub;
-use super::shared::HostShared;
+use super::other_hubs_at_start;
+use super::other_hubs_while_running::OtherHubs;
+use super::ownership_changes::{OwnershipEvent, OwnershipReason};
+use super::running_host::RunningHost;
 use super::stop_progress::StopProgress;
+#[cfg(feature = "mutations")]
+use super::switched_off_rules;
 use crate::error::HostError;
 use crate::metric_names as names;
 use crate::pump_interface::PumpEnd;
@@ -48,7 +48,7 @@ const MAX_SCAN_TIME_AT_STOP: Duration = Duration::from_secs(1);
 const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) struct Manager {
-    pub(super) shared: Arc<HostShared>,
+    pub(super) running: Arc<RunningHost>,
     /// Receives the report once the host has stopped. Closed when the manager ends.
     ended: watch::Sender<Option<StopReport>>,
     pub(super) ends: mpsc::UnboundedReceiver<PumpEnd>,
@@ -84,19 +84,19 @@ pub(super) struct ScanView {
 
 impl Manager {
     pub(super) fn new(
-        shared: Arc<HostShared>,
+        running: Arc<RunningHost>,
         ended: watch::Sender<Option<StopReport>>,
         answer: Option<HubAnswer>,
     ) -> Self {
-        let resolution = shared.store.capabilities().clock_resolution;
+        let resolution = running.store.capabilities().clock_resolution;
         let default = Tolerance::default();
         let tolerance = Tolerance { fixed: default.fixed + resolution, ..default };
         let (end_sender, ends) = mpsc::unbounded_channel();
-        let now = shared.now();
-        let other_hubs = OtherHubs::new(same_hub::patience(&shared.manager));
+        let now = running.now();
+        let other_hubs = OtherHubs::new(other_hubs_at_start::patience(&running.manager));
         Self {
-            fleet_tracker: FleetTracker::new(LivenessTracker::new(tolerance, shared.manager.foreign_expiry)),
-            shared,
+            fleet_tracker: FleetTracker::new(LivenessTracker::new(tolerance, running.manager.foreign_expiry)),
+            running,
             ended,
             ends,
             end_sender,
@@ -116,21 +116,21 @@ impl Manager {
 
     /// Runs until the host is stopped or dropped. Nothing else ends it, not even a panic.
     pub(crate) async fn run(mut self) {
-        let shared = self.shared.clone();
-        while shared.reporter.catch_panics("manager", self.run_loop()).await.is_none() {
-            shared.environment.sleep_until(shared.now() + shared.manager.fast_scan).await;
+        let running = self.running.clone();
+        while running.reporter.catch_panics("manager", self.run_loop()).await.is_none() {
+            running.environment.sleep_until(running.now() + running.manager.fast_scan).await;
         }
     }
 
     /// Scans, and handles events in between, until the host is stopped or dropped.
     async fn run_loop(&mut self) {
-        let shared = self.shared.clone();
-        let mut next = shared.now();
+        let running = self.running.clone();
+        let mut next = running.now();
         let mut woken = false;
         loop {
             tokio::select! {
                 biased;
-                () = shared.stop_requested() => {
+                () = running.stop_requested() => {
                     // Boxed, because it is large and runs once.
                     let report = Box::pin(self.stop()).await;
                     // The callers may have gone away; the host is stopped all the same.
@@ -141,23 +141,23 @@ impl Manager {
                     if let Some(end) = end {
                         self.pump_ended(end);
                     }
-                    next = next.min(shared.now() + MIN_SCAN_INTERVAL);
+                    next = next.min(running.now() + MIN_SCAN_INTERVAL);
                 }
-                () = shared.environment.sleep_until(next) => {
+                () = running.environment.sleep_until(next) => {
                     let busy = self.scan_unless_stopped().await;
                     woken = false;
-                    let interval = if busy { shared.manager.fast_scan } else { shared.manager.slow_scan };
+                    let interval = if busy { running.manager.fast_scan } else { running.manager.slow_scan };
                     next = self.last_scan + self.jitter(interval);
                 }
                 // Awaited once for each scan, so that a store that wakes us all the time does not
                 // prevent scans.
-                change = shared.reporter.catch_panics("manager", shared.store.changed(&shared.me)), if !woken => {
+                change = running.reporter.catch_panics("manager", running.store.changed(&running.me)), if !woken => {
                     woken = true;
                     // If it panicked, it is not called again before the next scan, which comes at
                     // its usual time.
                     if change.is_some() {
                         self.heartbeat.make_due();
-                        next = shared.now().max(self.last_scan + MIN_SCAN_INTERVAL);
+                        next = running.now().max(self.last_scan + MIN_SCAN_INTERVAL);
                     }
                 }
             }
@@ -167,24 +167,24 @@ impl Manager {
     /// Runs one scan to its end. If the host is stopped meanwhile, its pumps learn of it soon,
     /// however long the store takes.
     async fn scan_unless_stopped(&mut self) -> bool {
-        let shared = self.shared.clone();
+        let running = self.running.clone();
         // Panics are caught here, too, so that the next scan comes at its usual time. Boxed,
         // because it is large and rare.
-        let mut scan = Box::pin(shared.reporter.catch_panics("manager", self.scan()));
+        let mut scan = Box::pin(running.reporter.catch_panics("manager", self.scan()));
         let busy = tokio::select! {
             biased;
             busy = &mut scan => busy,
-            never = shared.stop_slots_on_request(MAX_SCAN_TIME_AT_STOP) => match never {},
+            never = running.stop_slots_on_request(MAX_SCAN_TIME_AT_STOP) => match never {},
         };
         busy.unwrap_or(true)
     }
 
     /// Reads the state of the fleet once, and acts on it. True if something is in progress.
     async fn scan(&mut self) -> bool {
-        self.last_scan = self.shared.now();
+        self.last_scan = self.running.now();
         self.refresh_hub().await;
-        self.lag.refresh(&self.shared).await;
-        self.shared.notice_stuck_calls();
+        self.lag.refresh(&self.running).await;
+        self.running.notice_stuck_calls();
         let beaten = self.write_heartbeat().await;
         let Some(scan) = self.read_fleet().await else { return true };
         self.reconcile(&scan).await;
@@ -205,7 +205,7 @@ impl Manager {
 
     /// Asks the hub for its partitions and its log, if that is due.
     async fn refresh_hub(&mut self) {
-        let Some(news) = self.hub.refresh(&self.shared).await else { return };
+        let Some(news) = self.hub.refresh(&self.running).await else { return };
         if news.is_back {
             // The hub was the cause, and it is back: the host is healthy again.
             self.health.recovered();
@@ -218,19 +218,19 @@ impl Manager {
 
     /// True if this host is drained, stops, or was told to stop while a scan is under way.
     fn is_leaving(&self) -> bool {
-        self.heartbeat.is_drained() || self.shared.is_stop_requested()
+        self.heartbeat.is_drained() || self.running.is_stop_requested()
     }
 
     pub(super) fn takes_part(&self) -> bool {
-        !self.is_leaving() && !self.health.is_unhealthy(self.shared.now())
+        !self.is_leaving() && !self.health.is_unhealthy(self.running.now())
     }
 
     fn state(&self) -> HostState {
         if self.is_leaving() {
             HostState::Draining
-        } else if self.health.is_unhealthy(self.shared.now()) {
+        } else if self.health.is_unhealthy(self.running.now()) {
             HostState::Unhealthy
-        } else if self.shared.slots().is_empty() && self.shared.status().share == 0 {
+        } else if self.running.slots().is_empty() && self.running.status().share == 0 {
             HostState::Standby
         } else {
             HostState::Active
@@ -238,18 +238,18 @@ impl Manager {
     }
 
     fn record(&self) -> HostRecord {
-        let in_our_record = self.shared.rules.asks_stand_in_the_askers_record();
+        let in_our_record = self.running.rules.asks_stand_in_the_askers_record();
         let wants = if in_our_record { self.negotiation.wants() } else { vec![] };
         HostRecord {
-            id: self.shared.me.clone(),
+            id: self.running.me.clone(),
             // The heartbeat numbers it.
             beat: 0,
             state: self.state(),
-            lease_duration: self.shared.manager.lease_duration,
-            max_partitions: self.shared.manager.max_partitions,
+            lease_duration: self.running.manager.lease_duration,
+            max_partitions: self.running.manager.max_partitions,
             wants,
             answers: self.negotiation.answers(),
-            statistics: self.shared.statistics(),
+            statistics: self.running.statistics(),
             software: concat!("ephor ", env!("CARGO_PKG_VERSION")).into(),
             hub: self.read_hub(),
         }
@@ -257,17 +257,17 @@ impl Manager {
 
     /// The hub that we read, if we are sure of it.
     fn read_hub(&self) -> Option<ReadHub> {
-        let is_current = self.hub.is_current(self.shared.now(), self.shared.manager.slow_scan);
-        same_hub::read_hub(&*self.shared.source, self.hub.log()).filter(|_| is_current)
+        let is_current = self.hub.is_current(self.running.now(), self.running.manager.slow_scan);
+        other_hubs_at_start::read_hub(&*self.running.source, self.hub.log()).filter(|_| is_current)
     }
 
     /// Writes our record if it has changed, or is due. False if it could not be written.
     pub(super) async fn write_heartbeat(&mut self) -> bool {
-        let now = self.shared.now();
+        let now = self.running.now();
         let record = self.record();
-        let interval = self.shared.manager.renew_interval;
+        let interval = self.running.manager.renew_interval;
         let Some(record) = self.heartbeat.next(record, now, interval) else { return true };
-        match self.shared.store.heartbeat(&record).await {
+        match self.running.store.heartbeat(&record).await {
             Ok(desired) => {
                 self.heartbeat.written(now, record, desired);
                 true
@@ -278,36 +278,36 @@ impl Manager {
 
     /// Reads the view and makes the plan. `None` if that was not possible.
     pub(super) async fn read_fleet(&mut self) -> Option<ScanView> {
-        let shared = self.shared.clone();
+        let running = self.running.clone();
         if self.origin.is_none() && !self.hub.partitions().is_empty() {
             let origin =
                 GroupOrigin { partitions: self.hub.partitions().to_vec(), log: self.hub.log().cloned() };
-            self.origin = Some(shared.store.init_group(&origin).await.ok()?);
+            self.origin = Some(running.store.init_group(&origin).await.ok()?);
         }
-        let sent = shared.now();
-        let view = shared.store.view().await;
-        let received = shared.now();
+        let sent = running.now();
+        let view = running.store.view().await;
+        let received = running.now();
         let Ok(view) = view else {
             self.fleet_tracker.liveness.store_unreachable(received);
             return None;
         };
         let liveness = self.fleet_tracker.liveness.observe(&view, sent, received);
         #[cfg(feature = "mutations")]
-        let liveness = mutations::expire_by_our_clock(liveness, &view, &shared);
+        let liveness = switched_off_rules::expire_by_our_clock(liveness, &view, &running);
         if liveness.skewed {
-            shared.reporter.report(&HostError::ClockSkew);
+            running.reporter.report(&HostError::ClockSkew);
         }
-        let mut errors = self.fleet_tracker.notice(&shared.me, &view);
+        let mut errors = self.fleet_tracker.notice(&running.me, &view);
         let ours = self.read_hub();
-        errors.extend(self.other_hubs.notice(&shared.me, ours, &view.hosts, received));
-        errors.iter().for_each(|error| shared.reporter.report(error));
+        errors.extend(self.other_hubs.notice(&running.me, ours, &view.hosts, received));
+        errors.iter().for_each(|error| running.reporter.report(error));
         for lease in &view.leases {
             self.epochs.observe(lease.partition, lease.epoch);
         }
-        let patience = shared.manager.slow_scan.saturating_mul(2);
-        let mut fleet = Fleet::read(&view, &liveness, self.hub.partitions(), patience, &shared.rules);
+        let patience = running.manager.slow_scan.saturating_mul(2);
+        let mut fleet = Fleet::read(&view, &liveness, self.hub.partitions(), patience, &running.rules);
         self.fleet_tracker.mark_overdue(&mut fleet.slots, &view, received, patience);
-        let me = fleet.member(&shared.me)?;
+        let me = fleet.member(&running.me)?;
         fleet.members[me].takes_part = self.takes_part();
         let plan = balance::plan(&fleet);
         let Liveness { grace_after_outage, ages_unknown, .. } = liveness;
@@ -317,23 +317,23 @@ impl Manager {
     fn note_status(&mut self, scan: &ScanView) {
         let state = self.state();
         {
-            let mut status = self.shared.status();
+            let mut status = self.running.status();
             status.state = state;
             status.share = scan.plan.shares[scan.me];
             status.hosts_alive = scan.fleet.members.len();
             status.partitions = self.hub.partitions().len();
             status.scans += 1;
         }
-        metrics::gauge!(names::PARTITIONS_OWNED).set(f64::from(self.shared.statistics().owned));
+        metrics::gauge!(names::PARTITIONS_OWNED).set(f64::from(self.running.statistics().owned));
         if let Some(error) = self.fleet_tracker.notice_unplaced(scan.plan.unplaced) {
-            self.shared.reporter.report(&error);
+            self.running.reporter.report(&error);
         }
     }
 
     /// Shortens the interval by up to a quarter (jitter), so that hosts do not scan in step.
     fn jitter(&self, interval: Duration) -> Duration {
         let quarter = u64::try_from(interval.as_nanos() / 4).unwrap_or(u64::MAX).max(1);
-        interval - Duration::from_nanos(self.shared.environment.random() % quarter)
+        interval - Duration::from_nanos(self.running.environment.random() % quarter)
     }
 
     pub(super) fn announce(
@@ -344,16 +344,16 @@ impl Manager {
         to: Option<HostId>,
         reason: OwnershipReason,
     ) {
-        let at = self.shared.environment.wall();
+        let at = self.running.environment.wall();
         let event = OwnershipEvent { at, partition, epoch, from, to, reason };
-        let gained = event.to.as_ref() == Some(&self.shared.me);
-        let (group, host) = (self.shared.store.group(), &self.shared.me);
+        let gained = event.to.as_ref() == Some(&self.running.me);
+        let (group, host) = (self.running.store.group(), &self.running.me);
         let name = |host: &Option<HostId>| host.as_ref().map_or("nobody".into(), ToString::to_string);
         let (from, to, why) = (name(&event.from), name(&event.to), reason.label());
         tracing::info!(%group, %host, %partition, %epoch, from, to, why, "ownership changed");
         let name = if gained { names::PARTITIONS_GAINED } else { names::PARTITIONS_GONE };
         metrics::counter!(name, "reason" => reason.label()).increment(1);
         // There may be no subscribers.
-        let _ = self.shared.changes.send(event);
+        let _ = self.running.changes.send(event);
     }
 }

@@ -6,32 +6,33 @@
 //! | [`renewer`] | the renewal of leases |
 //! | a pump per partition ([`crate::pump`]) | the processor and the receiver |
 
-pub(crate) mod changes;
 mod cooldowns;
 mod epoch_book;
 mod fleet_tracker;
 mod foreign_readers;
 mod health;
 mod heartbeat;
-mod hosts_of_other_hubs;
+mod hosts_with_our_name;
 mod hub_refresh;
 mod lag_refresh;
 mod manager;
-#[cfg(feature = "mutations")]
-mod mutations;
-mod namesakes;
 mod negotiation;
+mod other_hubs_at_start;
+mod other_hubs_while_running;
 mod ownership;
+pub(crate) mod ownership_changes;
 mod pumps;
+mod reachable;
 mod renewer;
-mod same_hub;
-mod shared;
+mod running_host;
 mod signals;
 pub(crate) mod snapshot;
 mod start;
 mod stop;
 mod stop_progress;
 mod stuck;
+#[cfg(feature = "mutations")]
+mod switched_off_rules;
 #[cfg(test)]
 mod test_values;
 
@@ -46,16 +47,17 @@ use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, HostName, PartitionId};
 use ephor_core::rules::Rules;
 use ephor_core::source::{EventSource, SourceError};
-use ephor_core::store::Store;
+use ephor_core::store::{Store, StoreError};
 use tokio::sync::{broadcast, watch};
 
+use crate::admin::Admin;
 use crate::environment::{Environment, TaskHandle};
-use crate::error::another_hub;
+use crate::error::{StoreCallError, another_hub};
 use crate::options::{EventProcessorOptions, PartitionManagerOptions};
 use crate::pump_interface::RunPump;
 use crate::stop_report::StopReport;
-use changes::{OwnershipChanges, OwnershipEvent};
-use shared::HostShared;
+use ownership_changes::{OwnershipChanges, OwnershipEvent};
+use running_host::RunningHost;
 use snapshot::HostSnapshot;
 
 /// The error of a host that does not start.
@@ -76,6 +78,33 @@ pub enum StartError {
         /// The error of the hub.
         #[source]
         error: SourceError,
+    },
+    /// The hub has not answered within
+    /// [`start_timeout`](EventProcessorOptions::start_timeout).
+    #[error("the hub {hub} has not answered within {within:?} (start_timeout): {error}")]
+    HubUnavailable {
+        /// The hub.
+        hub: String,
+        /// The timeout.
+        within: Duration,
+        /// The error of the last attempt.
+        error: SourceError,
+    },
+    /// The store refuses, and a retry would not help. Without a
+    /// [`start_timeout`](EventProcessorOptions::start_timeout) a start does not wait for the store.
+    #[error("cannot start on this store: {error}")]
+    Store {
+        /// The error of the store.
+        error: StoreError,
+    },
+    /// The store has not answered within
+    /// [`start_timeout`](EventProcessorOptions::start_timeout).
+    #[error("the store has not answered within {within:?} (start_timeout): {error}")]
+    StoreUnavailable {
+        /// The timeout.
+        within: Duration,
+        /// The error of the last attempt.
+        error: StoreCallError,
     },
     /// The hub has no partitions.
     #[error("the hub {hub} has no partitions, so there is nothing to process")]
@@ -102,9 +131,11 @@ pub struct NotRunning;
 
 /// Runs your processor on its share of a hub's partitions.
 ///
-/// [`stop`](Self::stop) it when you are done (graceful shutdown). Dropping a running host is the
-/// same as a crash: nothing is closed, saved or released, and its partitions wait until their
-/// leases expire.
+/// It is cheap to clone, for example for a health endpoint: all clones are one host.
+///
+/// [`stop`](Self::stop) it when you are done (graceful shutdown). Dropping the last clone of a
+/// running host is the same as a crash: nothing is closed, saved or released, and its partitions
+/// wait until their leases expire.
 ///
 /// ```
 /// # use ephor_host as ephor;
@@ -136,7 +167,10 @@ pub struct NotRunning;
 /// # Ok(())
 /// # }
 /// ```
-pub struct EventProcessorHost {
+#[derive(Clone)]
+pub struct EventProcessorHost(Arc<HostInner>);
+
+struct HostInner {
     config: Config,
     changes: broadcast::Sender<OwnershipEvent>,
     state: Mutex<State>,
@@ -170,7 +204,7 @@ impl State {
 }
 
 struct Running {
-    shared: Arc<HostShared>,
+    host: Arc<RunningHost>,
     /// The report, once the host has stopped. Closed when the manager has ended.
     ended: watch::Receiver<Option<StopReport>>,
     _tasks: [TaskHandle; 2],
@@ -179,9 +213,9 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let partitions = self.shared.drop_pumps();
+        let partitions = self.host.drop_pumps();
         if partitions > 0 {
-            let (host, wait) = (&self.shared.me, self.shared.manager.lease_duration);
+            let (host, wait) = (&self.host.me, self.host.manager.lease_duration);
             tracing::warn!(%host, partitions, ?wait, "dropped while running: its partitions are free when their leases expire");
         }
     }
@@ -189,17 +223,24 @@ impl Drop for Running {
 
 impl EventProcessorHost {
     pub(crate) fn new(config: Config) -> Self {
-        let (changes, _) = broadcast::channel(changes::MAX_KEPT_CHANGES);
-        Self { config, changes, state: Mutex::default() }
+        let (changes, _) = broadcast::channel(ownership_changes::MAX_KEPT_CHANGES);
+        Self(Arc::new(HostInner { config, changes, state: Mutex::default() }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The group of this host.
     pub fn group(&self) -> &GroupId {
-        &self.config.group
+        &self.0.config.group
+    }
+
+    /// The administration of this host's group: hosts, leases, checkpoints, seeks, drains. `by` is
+    /// written into the history of the changes.
+    pub fn admin(&self, by: impl Into<String>) -> Admin {
+        let Config { store, source, group, .. } = &self.0.config;
+        Admin::new(store.clone(), source.clone(), group.clone(), by)
     }
 
     /// Stops gracefully: drains, closes, checkpoints and releases everything, and leaves the fleet.
@@ -213,12 +254,12 @@ impl EventProcessorHost {
     /// stop, until `within` is over and the call is given up. Start it in a task of its own.
     pub async fn stop(&self, within: Duration) -> Result<StopReport, NotRunning> {
         // Also one that has ended because of a stop whose caller went away: its report is still there.
-        let (mut ended, shared) = match &self.state().running {
-            Some(running) => (running.ended.clone(), running.shared.clone()),
+        let (mut ended, host) = match &self.state().running {
+            Some(running) => (running.ended.clone(), running.host.clone()),
             None => return Err(NotRunning),
         };
-        let until = self.config.environment.now() + within;
-        shared.stop.send_if_modified(|stop| {
+        let until = self.0.config.environment.now() + within;
+        host.stop.send_if_modified(|stop| {
             let sooner = stop.is_none_or(|earlier| until < earlier);
             if sooner {
                 *stop = Some(until);
@@ -228,9 +269,9 @@ impl EventProcessorHost {
         let report = ended.wait_for(Option::is_some).await.ok().and_then(|report| report.clone());
         let report = report.ok_or(NotRunning)?;
         // Not another one that was started meanwhile.
-        let running = self.state().running.take_if(|running| Arc::ptr_eq(&running.shared, &shared));
+        let running = self.state().running.take_if(|running| Arc::ptr_eq(&running.host, &host));
         if running.is_some() {
-            tracing::info!(group = %self.config.group, host = %shared.me, %report, "stopped");
+            tracing::info!(group = %self.0.config.group, host = %host.me, %report, "stopped");
         }
         Ok(report)
     }
@@ -275,8 +316,8 @@ impl EventProcessorHost {
         };
         change(&mut state.paused);
         if let Some(running) = state.running() {
-            change(&mut running.shared.status().paused);
-            if let Some(slot) = running.shared.slots().get(&partition) {
+            change(&mut running.host.status().paused);
+            if let Some(slot) = running.host.slots().get(&partition) {
                 slot.control.send_modify(|control| control.paused = paused);
             }
         }
@@ -284,17 +325,17 @@ impl EventProcessorHost {
 
     /// The partitions and the activity of the host at this moment; `None` while it is not running.
     pub fn snapshot(&self) -> Option<HostSnapshot> {
-        self.state().running().map(|running| HostSnapshot::of(&running.shared))
+        self.state().running().map(|running| HostSnapshot::of(&running.host))
     }
 
     /// Ownership changes from now on.
     pub fn changes(&self) -> OwnershipChanges {
-        OwnershipChanges(self.changes.subscribe())
+        OwnershipChanges::new(self.0.changes.subscribe())
     }
 }
 
 impl fmt::Debug for EventProcessorHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "EventProcessorHost({:?}, {})", self.config.name, self.config.group)
+        write!(f, "EventProcessorHost({:?}, {})", self.0.config.name, self.0.config.group)
     }
 }

@@ -10,12 +10,12 @@ use ephor_core::store::{Claim, View};
 use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
-use super::changes::OwnershipReason;
 use super::cooldowns::ForeignReaction;
 use super::manager::{Manager, ScanView};
-#[cfg(feature = "mutations")]
-use super::mutations;
 use super::negotiation::Patience;
+use super::ownership_changes::OwnershipReason;
+#[cfg(feature = "mutations")]
+use super::switched_off_rules;
 use crate::lease_state::loss_reason;
 use crate::limits::CLOSE_GRACE;
 use crate::pump_interface::{Disposition, Drain};
@@ -26,8 +26,8 @@ const MAX_CONCURRENT_CLAIMS: usize = 16;
 impl Manager {
     /// Compares the partitions that we serve with the leases that the store has for us.
     pub(super) async fn reconcile(&mut self, scan: &ScanView) {
-        let me = self.shared.me.clone();
-        for (partition, slot) in self.shared.slots().iter() {
+        let me = self.running.me.clone();
+        for (partition, slot) in self.running.slots().iter() {
             let lease = scan.view.lease(*partition);
             let ours = lease.and_then(Lease::token).as_ref() == Some(slot.token());
             if !ours && slot.started < scan.sent {
@@ -35,7 +35,7 @@ impl Manager {
             }
         }
         let unserved: Vec<Lease> = {
-            let slots = self.shared.slots();
+            let slots = self.running.slots();
             let mine = scan.view.leases.iter().filter(|lease| lease.owner.as_ref() == Some(&me));
             mine.filter(|lease| !slots.contains_key(&lease.partition)).cloned().collect()
         };
@@ -52,15 +52,15 @@ impl Manager {
     /// or giving it away failed. False if the store failed.
     async fn serve_or_release(&mut self, lease: Lease, scan: &ScanView) -> bool {
         let partition = lease.partition;
-        let now = self.shared.now();
+        let now = self.running.now();
         let Some(token) = lease.token() else { return true };
         let served_before = self.epochs.is_served(partition, lease.epoch);
         let cooling_down = self.is_cooling_down(partition);
-        let manager = &self.shared.manager;
+        let manager = &self.running.manager;
         // If the store's clock was set back, a lease looks younger than it is. Then only our own
         // observation counts.
         let age_known = lease.age_known && scan.ages_unknown.binary_search(&partition).is_err();
-        let by_store = self.shared.counts_from(scan.sent).before(lease.age);
+        let by_store = self.running.counts_from(scan.sent).before(lease.age);
         let renewed = written_by(by_store, age_known, self.fleet_tracker.liveness.written_after(partition));
         let until = renewed.map(|at| deadline(at, lease.duration.unwrap_or_default(), manager.fence_margin));
         // After the deadline, or with an unknown age, the lease is released and can be claimed
@@ -93,7 +93,7 @@ impl Manager {
                 let settled = !served_before;
                 let request = ReleaseRequest { token, cause, successor: None, settled };
                 // If it fails, the next scan finds the lease again, or the lease expires.
-                self.shared.store.release(&request).await.is_ok()
+                self.running.store.release(&request).await.is_ok()
             }
         }
     }
@@ -105,7 +105,7 @@ impl Manager {
         let ForeignReaction { report, claim_back } =
             self.cooldowns.react_to_foreign_reader(partition, highest);
         if let Some(error) = report {
-            self.shared.reporter.report(&error);
+            self.running.reporter.report(&error);
         }
         claim_back
     }
@@ -115,14 +115,14 @@ impl Manager {
         let asked = self.asked_of_us(&scan.view);
         self.negotiation.keep_answers_to(&asked);
         self.forget_askers_that_left(scan);
-        let now = self.shared.now();
+        let now = self.running.now();
         // A host that stops gives calls in flight only the time that it was given.
-        let until = self.shared.stop.borrow().unwrap_or(now + self.shared.manager.handover_timeout);
+        let until = self.running.stop.borrow().unwrap_or(now + self.running.manager.handover_timeout);
         // Closing, the final checkpoint and the transfer take additional time after the call.
-        let to_give_away = CLOSE_GRACE + self.shared.manager.store_timeout.saturating_mul(2);
+        let to_give_away = CLOSE_GRACE + self.running.manager.store_timeout.saturating_mul(2);
         let end = |until: Monotonic| scan.view.at + until.since(now) + to_give_away;
         for (asker, want) in asked {
-            let slots = self.shared.slots();
+            let slots = self.running.slots();
             let partition = want.partition;
             let Some(slot) = slots.get(&partition).filter(|slot| slot.token().epoch == want.epoch) else {
                 continue;
@@ -145,10 +145,10 @@ impl Manager {
 
     /// The requests for our partitions, with their askers.
     fn asked_of_us<'a>(&self, view: &'a View) -> Vec<(&'a HostRecord, &'a Want)> {
-        let me = &self.shared.me;
+        let me = &self.running.me;
         #[cfg(feature = "mutations")]
-        if !self.shared.rules.asks_stand_in_the_askers_record() {
-            return mutations::asked_in_our_record(view, me);
+        if !self.running.rules.asks_stand_in_the_askers_record() {
+            return switched_off_rules::asked_in_our_record(view, me);
         }
         let records = view.hosts.iter().map(|entry| &entry.record);
         let wants = records.flat_map(|record| record.wants.iter().map(move |want| (record, want)));
@@ -158,7 +158,7 @@ impl Manager {
     /// A partition that drains for a host that has left, or takes no more partitions, is released
     /// instead: the first host that comes gets it sooner than after a whole lease.
     fn forget_askers_that_left(&self, scan: &ScanView) {
-        for slot in self.shared.slots().values() {
+        for slot in self.running.slots().values() {
             slot.redirect(|to| {
                 scan.fleet.member(to).is_none_or(|member| !scan.fleet.members[member].takes_part)
                     || scan.view.host(to).is_none()
@@ -168,10 +168,12 @@ impl Manager {
 
     /// Keeps, withdraws and adds requests; steals from owners that do not answer.
     pub(super) async fn ask(&mut self, scan: &ScanView) {
-        let shared = self.shared.clone();
-        let patience = Patience { handover: shared.manager.handover_timeout, news: shared.manager.slow_scan };
+        let running = self.running.clone();
+        let patience =
+            Patience { handover: running.manager.handover_timeout, news: running.manager.slow_scan };
         let is_planned = |partition| scan.plan.asks_of(scan.me).any(|step| step.partition == partition);
-        let thefts = self.negotiation.judge_asks(&shared.me, &scan.view, scan.received, patience, is_planned);
+        let thefts =
+            self.negotiation.judge_asks(&running.me, &scan.view, scan.received, patience, is_planned);
         if !self.takes_part() {
             return;
         }
@@ -185,7 +187,7 @@ impl Manager {
             let Some(lease) = scan.view.lease(step.partition) else { continue };
             let asked = self.negotiation.asked_owner(step.partition).is_some();
             // A partition that an old call still occupies here could not be served.
-            let occupied = shared.slots().contains_key(&step.partition);
+            let occupied = running.slots().contains_key(&step.partition);
             if asked || occupied || self.is_cooling_down(step.partition) {
                 continue;
             }
@@ -193,13 +195,13 @@ impl Manager {
                 partition: step.partition,
                 owner: scan.fleet.members[step.from].id.clone(),
                 epoch: lease.epoch,
-                asked_at: shared.now(),
+                asked_at: running.now(),
                 draining_since: None,
                 announced_end: None,
             };
             #[cfg(feature = "mutations")]
-            if !shared.rules.asks_stand_in_the_askers_record() {
-                mutations::ask_in_the_owners_record(&shared, &scan.view, &ask).await;
+            if !running.rules.asks_stand_in_the_askers_record() {
+                switched_off_rules::ask_in_the_owners_record(&running, &scan.view, &ask).await;
             }
             self.negotiation.ask(ask);
         }
@@ -208,12 +210,12 @@ impl Manager {
     /// The number of further partitions that we may serve. Every partition with a pump counts,
     /// whatever the store currently says.
     fn room(&self) -> usize {
-        let max = self.shared.manager.max_partitions.map_or(usize::MAX, |max| max as usize);
-        max.saturating_sub(self.shared.slots().len())
+        let max = self.running.manager.max_partitions.map_or(usize::MAX, |max| max as usize);
+        max.saturating_sub(self.running.slots().len())
     }
 
     fn is_cooling_down(&self, partition: PartitionId) -> bool {
-        self.cooldowns.is_cooling_down(partition, self.shared.now())
+        self.cooldowns.is_cooling_down(partition, self.running.now())
     }
 
     /// Claims the free partitions that the plan gives to us.
@@ -224,7 +226,7 @@ impl Manager {
         let mine = scan.plan.claims_of(&scan.fleet, scan.me);
         let room = self.room();
         let requests = {
-            let slots = self.shared.slots();
+            let slots = self.running.slots();
             mine.into_iter()
                 .filter(|partition| !slots.contains_key(partition) && !self.is_cooling_down(*partition))
                 // Partitions that others drain for us come on top.
@@ -249,8 +251,8 @@ impl Manager {
     ) -> ClaimRequest {
         ClaimRequest {
             partition,
-            host: self.shared.me.clone(),
-            duration: self.shared.manager.lease_duration,
+            host: self.running.me.clone(),
+            duration: self.running.manager.lease_duration,
             seen: lease.map(|lease| lease.version.clone()),
             above: above.max(self.epochs.highest(partition)),
             cause,
@@ -260,15 +262,15 @@ impl Manager {
     /// Makes claims, a few at a time, and starts a pump for each one that is won. Once the host is told to stop, it makes
     /// no further ones.
     async fn make_claims(&mut self, requests: Vec<ClaimRequest>, scan: &ScanView) {
-        let shared = self.shared.clone();
+        let running = self.running.clone();
         let claims = requests.into_iter().map(|request| {
-            let shared = shared.clone();
+            let running = running.clone();
             async move {
-                if shared.is_stop_requested() {
+                if running.is_stop_requested() {
                     return None;
                 }
-                let sent = shared.now();
-                Some((sent, shared.store.claim(&request).await, request))
+                let sent = running.now();
+                Some((sent, running.store.claim(&request).await, request))
             }
         });
         let mut claims = futures_util::stream::iter(claims).buffer_unordered(MAX_CONCURRENT_CLAIMS);
@@ -276,9 +278,9 @@ impl Manager {
             let Some((sent, outcome, request)) = claim else { continue };
             // Lost, or unknown: the next scan shows the outcome.
             if let Ok(Claim::Won { token, lease, checkpoint }) = outcome {
-                let manager = &shared.manager;
-                let until = deadline(shared.counts_from(sent), manager.lease_duration, manager.fence_margin);
-                let checkpoint = if shared.rules.claims_bring_the_checkpoint() {
+                let manager = &running.manager;
+                let until = deadline(running.counts_from(sent), manager.lease_duration, manager.fence_margin);
+                let checkpoint = if running.rules.claims_bring_the_checkpoint() {
                     checkpoint
                 } else {
                     scan.view.checkpoint(request.partition).cloned()

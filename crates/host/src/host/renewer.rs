@@ -10,13 +10,13 @@ use ephor_core::lease::LeaseToken;
 use ephor_core::store::{Renewal, StoreError};
 use ephor_core::time::Monotonic;
 
+use super::running_host::RunningHost;
 #[cfg(feature = "mutations")]
-use super::mutations;
-use super::shared::HostShared;
+use super::switched_off_rules;
 use crate::error::{HostError, StoreCallError};
+use crate::error_reports::Reporter;
 use crate::lease_state::loss_reason;
 use crate::options::PartitionManagerOptions;
-use crate::report::Reporter;
 
 /// The schedule of renewals: all leases at the interval, and in between only those with an unknown
 /// outcome.
@@ -92,35 +92,35 @@ fn pause(manager: &PartitionManagerOptions, times: u32, asked: Duration) -> Dura
 
 /// Renews until it is dropped. A failed renewal or a panic is reported and soon retried, and has no
 /// other effect: the deadline decides.
-pub(crate) async fn run(shared: Arc<HostShared>) {
-    let manager = &shared.manager;
-    let all_at = shared.now() + manager.renew_interval;
+pub(crate) async fn run(running: Arc<RunningHost>) {
+    let manager = &running.manager;
+    let all_at = running.now() + manager.renew_interval;
     let mut schedule = Schedule { all_at, again: None, throttled: 0 };
     loop {
-        shared.environment.sleep_until(schedule.next()).await;
-        let sent = shared.now();
+        running.environment.sleep_until(schedule.next()).await;
+        let sent = running.now();
         let only = schedule.due(sent);
         let round = async {
-            shared.notice_stuck_calls();
-            renew(&shared, only.as_ref()).await
+            running.notice_stuck_calls();
+            renew(&running, only.as_ref()).await
         };
-        let unrenewed = shared.reporter.catch_panics("renewer", round).await;
+        let unrenewed = running.reporter.catch_panics("renewer", round).await;
         let unrenewed = unrenewed.unwrap_or(Unrenewed::All { retry_after: None });
-        schedule.note(manager, only, unrenewed, [sent, shared.now()], earliest_deadline(&shared));
+        schedule.note(manager, only, unrenewed, [sent, running.now()], earliest_deadline(&running));
     }
 }
 
 /// The deadline of the first served lease to expire.
-fn earliest_deadline(shared: &HostShared) -> Monotonic {
-    let slots = shared.slots();
-    let now = shared.now();
+fn earliest_deadline(running: &RunningHost) -> Monotonic {
+    let slots = running.slots();
+    let now = running.now();
     let leases = slots.values().map(|slot| slot.context.lease());
     leases.filter(|lease| lease.is_ours(now)).map(|lease| lease.deadline()).min().unwrap_or(Monotonic::NEVER)
 }
 
 /// The leases that a pump serves.
-pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
-    let slots = shared.slots();
+pub(super) fn served(running: &RunningHost, now: Monotonic) -> Vec<LeaseToken> {
+    let slots = running.slots();
     let served = slots.values().filter(|slot| slot.context.lease().is_ours(now) && !slot.activity.is_stuck());
     let mut served: Vec<_> =
         served.map(|slot| (slot.context.lease().deadline(), slot.token().clone())).collect();
@@ -130,12 +130,12 @@ pub(super) fn served(shared: &HostShared, now: Monotonic) -> Vec<LeaseToken> {
 }
 
 /// Renews all served leases, or only these.
-async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unrenewed {
-    let sent = shared.now();
-    let mut tokens = served(shared, sent);
+async fn renew(running: &RunningHost, only: Option<&BTreeSet<PartitionId>>) -> Unrenewed {
+    let sent = running.now();
+    let mut tokens = served(running, sent);
     #[cfg(feature = "mutations")]
-    if !shared.rules.only_the_served_is_renewed() {
-        tokens = mutations::all_under_our_name(shared).await;
+    if !running.rules.only_the_served_is_renewed() {
+        tokens = switched_off_rules::all_under_our_name(running).await;
     }
     if let Some(only) = only {
         tokens.retain(|token| only.contains(&token.partition));
@@ -145,25 +145,25 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unr
     if tokens.is_empty() {
         return Unrenewed::Some { unknown, retry_after };
     }
-    let duration = shared.manager.lease_duration;
-    let renewals = match shared.store.renew(duration, &tokens).await {
+    let duration = running.manager.lease_duration;
+    let renewals = match running.store.renew(duration, &tokens).await {
         Ok(renewals) => renewals,
         Err(StoreCallError::Failed(error)) => return Unrenewed::All { retry_after: error.retry_after() },
         Err(_) => return Unrenewed::All { retry_after: None },
     };
     let mut errors = vec![];
-    let slots = shared.slots();
+    let slots = running.slots();
     for (token, renewal) in tokens.iter().zip(renewals) {
         let Some(slot) = slots.get(&token.partition).filter(|slot| slot.token() == token) else { continue };
         match renewal {
             Renewal::Renewed => {
-                let until = deadline(shared.counts_from(sent), duration, shared.manager.fence_margin);
+                let until = deadline(running.counts_from(sent), duration, running.manager.fence_margin);
                 slot.context.lease().extend(until);
             }
             Renewal::Unknown { what, retry_after: asked } => {
                 unknown.insert(token.partition);
                 retry_after = retry_after.max(asked);
-                let failing_for = shared.store.failing_for(sent).unwrap_or_default();
+                let failing_for = running.store.failing_for(sent).unwrap_or_default();
                 let error = StoreCallError::Failed(Arc::new(StoreError::Unavailable(what.into())));
                 errors.push(HostError::Store {
                     operation: "renew",
@@ -172,11 +172,11 @@ async fn renew(shared: &HostShared, only: Option<&BTreeSet<PartitionId>>) -> Unr
                     error,
                 });
             }
-            Renewal::Lost { holder } => slot.lose(loss_reason(holder.as_ref(), &shared.me)),
+            Renewal::Lost { holder } => slot.lose(loss_reason(holder.as_ref(), &running.me)),
         }
     }
     drop(slots);
-    report_unknown(&shared.reporter, &errors);
+    report_unknown(&running.reporter, &errors);
     Unrenewed::Some { unknown, retry_after }
 }
 

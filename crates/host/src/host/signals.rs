@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ephor_runtime::os::EndSignals;
+
 use super::{EventProcessorHost, StartError};
 use crate::stop_report::StopReport;
 
@@ -18,20 +20,20 @@ impl EventProcessorHost {
     /// While it runs, these two signals do not end the process by themselves. Let `within` be shorter than the time after
     /// which whoever sent the signal kills the process (10 s for `docker stop`, 30 s for Kubernetes).
     pub async fn run_until_signal(&self, within: Duration) -> Result<StopReport, StartError> {
-        let mut signals = Signals::listen();
+        let mut signals = listen();
         // A program that runs a host again wants its signals for that one.
         EXIT_THREAD.fetch_add(1, Ordering::SeqCst);
         tokio::select! {
             biased;
             started = self.start() => started?,
-            name = signals.next() => {
-                tracing::info!(signal = name, "stopped before it had started");
+            signal = signals.next() => {
+                tracing::info!(signal = signal.name, "stopped before it had started");
                 return Ok(StopReport::default());
             }
         }
-        let name = signals.next().await;
+        let signal = signals.next().await;
         let over_at_first_signal = exit_at_signal_after_stop();
-        tracing::info!(signal = name, ?within, "stopping; a second signal gives up calls in flight");
+        tracing::info!(signal = signal.name, ?within, "stopping; a second signal gives up calls in flight");
         let stop = async { self.stop(within).await.unwrap_or_default() };
         tokio::pin!(stop);
         tokio::select! {
@@ -40,7 +42,7 @@ impl EventProcessorHost {
                 over_at_first_signal.store(true, Ordering::SeqCst);
                 return Ok(report);
             }
-            name = signals.next() => tracing::warn!(signal = name, "giving up calls in flight"),
+            signal = signals.next() => tracing::warn!(signal = signal.name, "giving up calls in flight"),
         }
         // A second stop gives less time, and both return the same report.
         let (report, _) = tokio::join!(stop, self.stop(Duration::ZERO));
@@ -59,16 +61,16 @@ fn exit_at_signal_after_stop() -> Arc<AtomicBool> {
     let number = EXIT_THREAD.fetch_add(1, Ordering::SeqCst) + 1;
     let over_at_first_signal: Arc<AtomicBool> = Arc::default();
     let is_over = over_at_first_signal.clone();
-    let mut signals = Signals::listen();
+    let mut signals = listen();
     let wait = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let Ok(runtime) = runtime else { return };
-        let mut name = runtime.block_on(signals.next());
+        let mut signal = runtime.block_on(signals.next());
         if !is_over.load(Ordering::SeqCst) {
-            name = runtime.block_on(signals.next());
+            signal = runtime.block_on(signals.next());
         }
         if EXIT_THREAD.load(Ordering::SeqCst) == number {
-            std::process::exit(exit_status(name));
+            std::process::exit(signal.exit_status);
         }
     };
     let thread = std::thread::Builder::new().name("ephor-signals".into()).spawn(wait);
@@ -78,75 +80,6 @@ fn exit_at_signal_after_stop() -> Arc<AtomicBool> {
     over_at_first_signal
 }
 
-fn exit_status(signal: &str) -> i32 {
-    match signal {
-        "SIGINT" => 128 + 2,
-        "SIGTERM" => 128 + 15,
-        _ => 1,
-    }
-}
-
-#[cfg(unix)]
-use unix::Signals;
-
-#[cfg(unix)]
-mod unix {
-    use tokio::signal::unix::{Signal, SignalKind, signal};
-
-    /// The signals that ask a process to end.
-    pub(super) struct Signals {
-        interrupt: Option<Signal>,
-        terminate: Option<Signal>,
-    }
-
-    impl Signals {
-        /// Listens from now on.
-        pub(super) fn listen() -> Self {
-            let listen = |kind, name| {
-                signal(kind).map_err(|error| tracing::warn!(%error, "cannot listen for {name}")).ok()
-            };
-            Self {
-                interrupt: listen(SignalKind::interrupt(), "SIGINT"),
-                terminate: listen(SignalKind::terminate(), "SIGTERM"),
-            }
-        }
-
-        /// Waits for the next one and returns its name.
-        pub(super) async fn next(&mut self) -> &'static str {
-            tokio::select! {
-                () = received(self.interrupt.as_mut()) => "SIGINT",
-                () = received(self.terminate.as_mut()) => "SIGTERM",
-            }
-        }
-    }
-
-    async fn received(signal: Option<&mut Signal>) {
-        let signal = async { signal?.recv().await };
-        if signal.await.is_none() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-#[cfg(not(unix))]
-use other::Signals;
-
-#[cfg(not(unix))]
-mod other {
-    /// Ctrl-C, where there are no signals.
-    pub(super) struct Signals;
-
-    impl Signals {
-        pub(super) fn listen() -> Self {
-            Self
-        }
-
-        /// Waits for the next one and returns its name.
-        pub(super) async fn next(&mut self) -> &'static str {
-            if tokio::signal::ctrl_c().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            "Ctrl-C"
-        }
-    }
+fn listen() -> EndSignals {
+    EndSignals::listen(|name, error| tracing::warn!(%error, "cannot listen for {name}"))
 }

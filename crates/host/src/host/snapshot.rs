@@ -10,8 +10,8 @@ use ephor_core::position::SequenceNumber;
 use ephor_core::progress::Lag;
 use ephor_core::time::Timestamp;
 
-use super::changes::OwnershipReason;
-use super::shared::HostShared;
+use super::ownership_changes::OwnershipReason;
+use super::running_host::RunningHost;
 use crate::error::StoreCallError;
 use crate::progress::Failing;
 use crate::pump_activity::PumpState;
@@ -20,6 +20,7 @@ use ephor_core::checkpoint::Position;
 /// A host at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HostSnapshot {
     /// The host.
     pub host: HostId,
@@ -36,6 +37,7 @@ pub struct HostSnapshot {
     /// Statistics since the start.
     pub statistics: HostStatistics,
     /// The time for which the store has been failing, if it is.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "ephor_core::duration_setting::option::millis"))]
     pub store_failing_for: Option<Duration>,
     /// The error of the last call to the store, if it is failing.
     pub store_error: Option<StoreCallError>,
@@ -53,6 +55,7 @@ impl HostSnapshot {
 /// An owned partition at one moment.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PartitionSnapshot {
     /// The partition.
     pub partition: PartitionId,
@@ -67,8 +70,10 @@ pub struct PartitionSnapshot {
     /// True if a call blocks its thread; the lease is then left to expire.
     pub stuck: bool,
     /// The time for which the current call to the processor has run.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "ephor_core::duration_setting::option::millis"))]
     pub in_call_for: Option<Duration>,
     /// The time until this host must stop, without another renewal.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "ephor_core::duration_setting::millis"))]
     pub lease_left: Duration,
     /// The last finished event.
     pub finished: Option<SequenceNumber>,
@@ -83,10 +88,10 @@ pub struct PartitionSnapshot {
 }
 
 impl HostSnapshot {
-    pub(crate) fn of(shared: &HostShared) -> Self {
-        let now = shared.now();
-        let statistics = shared.statistics();
-        let partitions = shared
+    pub(crate) fn of(running: &RunningHost) -> Self {
+        let now = running.now();
+        let statistics = running.statistics();
+        let partitions = running
             .slots()
             .iter()
             .map(|(partition, slot)| {
@@ -110,18 +115,22 @@ impl HostSnapshot {
                 }
             })
             .collect();
-        let status = shared.status().clone();
+        let status = running.status().clone();
         Self {
-            host: shared.me.clone(),
+            host: running.me.clone(),
             state: status.state,
             share: status.share,
             hosts_alive: status.hosts_alive,
             hub_partitions: status.partitions,
             scans: status.scans,
             statistics,
-            store_failing_for: shared.store.failing_for(now),
-            store_error: shared.store.error(),
+            store_failing_for: running.store.failing_for(now),
+            store_error: running.store.error(),
             partitions,
         }
     }
 }
+
+#[cfg(feature = "serde")]
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Graceful shutdown: its order is written here, once.
+//! Stops a host gracefully. The order of the steps is written here, once.
 //!
 //! Stop claiming, hand over to askers, drain, close, checkpoint, release, leave the fleet.
 
@@ -14,7 +14,7 @@ use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
 use super::manager::Manager;
-use super::shared::HostShared;
+use super::running_host::RunningHost;
 use super::stop_progress::Unconfirmed;
 use crate::error::StoreCallError;
 use crate::limits::CLOSE_GRACE;
@@ -31,14 +31,14 @@ impl Manager {
     /// Gives everything back, and leaves the fleet. Calls in flight are given up at the time that the
     /// callers of `stop` gave. The host is stopped even if something panics on the way.
     pub(super) async fn stop(&mut self) -> StopReport {
-        let shared = self.shared.clone();
-        let reporter = &shared.reporter;
+        let running = self.running.clone();
+        let reporter = &running.reporter;
         let asked = self.negotiation.has_asks();
         if reporter.catch_panics("manager", self.release_all()).await.is_none() {
             self.stopping.abandon_unconfirmed();
         }
         // The calls that remain cannot be given up: their leases expire, and are not released.
-        let left = std::mem::take(&mut *shared.slots());
+        let left = std::mem::take(&mut *running.slots());
         for (partition, slot) in &left {
             self.stopping.pump_left(*partition);
             slot.context.lease().end();
@@ -46,7 +46,7 @@ impl Manager {
         }
         drop(left);
         // If it fails, the record ages and is removed later.
-        let retired = reporter.catch_panics("manager", shared.store.retire(&shared.me)).await;
+        let retired = reporter.catch_panics("manager", running.store.retire(&running.me)).await;
         // A store that gave no answer would not answer the next call either.
         if asked && retired.is_some_and(|retired| has_answered(&retired)) {
             reporter.catch_panics("manager", self.release_late_handovers()).await;
@@ -57,12 +57,13 @@ impl Manager {
     /// Releases partitions that others handed to this host after its last scan, because they had agreed to that before it
     /// left. Otherwise nobody would read them until their leases expire.
     async fn release_late_handovers(&mut self) {
-        let shared = self.shared.clone();
-        let Ok(view) = shared.store.view().await else { return };
+        let running = self.running.clone();
+        let Ok(view) = running.store.view().await else { return };
         let mut answers = true;
-        for lease in view.leases.iter().filter(|lease| lease.owner.as_ref() == Some(&shared.me)) {
+        for lease in view.leases.iter().filter(|lease| lease.owner.as_ref() == Some(&running.me)) {
             if !self.epochs.is_served(lease.partition, lease.epoch) {
-                answers = answers && release_again(&shared, lease.partition, lease.epoch, true).await.is_ok();
+                answers =
+                    answers && release_again(&running, lease.partition, lease.epoch, true).await.is_ok();
                 if !answers {
                     self.stopping.abandon(lease.partition);
                 }
@@ -71,12 +72,12 @@ impl Manager {
     }
 
     async fn release_all(&mut self) {
-        let shared = self.shared.clone();
+        let running = self.running.clone();
         // Another call of `stop` may shorten the time at any moment.
-        let mut limit = shared.stop.subscribe();
-        let mut until = limit.borrow_and_update().unwrap_or_else(|| shared.now());
+        let mut limit = running.stop.subscribe();
+        let mut until = limit.borrow_and_update().unwrap_or_else(|| running.now());
         self.negotiation.withdraw_all();
-        if !shared.store.capabilities().wakes {
+        if !running.store.capabilities().wakes {
             tokio::select! {
                 biased;
                 () = self.offer(until) => {}
@@ -85,45 +86,45 @@ impl Manager {
             until = limit.borrow_and_update().unwrap_or(until);
         }
         // Before any further store call, which may be slow.
-        shared.stop_slots(until);
+        running.stop_slots(until);
         let mut successors = BTreeMap::new();
-        if !shared.slots().is_empty() {
+        if !running.slots().is_empty() {
             tokio::select! {
                 biased;
                 found = self.successors() => successors = found,
                 Ok(()) = limit.changed() => limit.mark_changed(),
             }
         }
-        for (partition, slot) in shared.slots().iter() {
+        for (partition, slot) in running.slots().iter() {
             slot.decide(successors.get(partition).cloned());
         }
         // A pump needs its grace period to close, and two store calls to save and release, however late it hears of it.
         let last_at = |until: Monotonic| {
-            until.max(shared.now()) + CLOSE_GRACE + shared.manager.store_timeout.saturating_mul(2)
+            until.max(running.now()) + CLOSE_GRACE + running.manager.store_timeout.saturating_mul(2)
         };
         let mut last = last_at(until);
-        let mut scan_at = shared.now() + shared.manager.fast_scan;
-        while !shared.slots().is_empty() {
+        let mut scan_at = running.now() + running.manager.fast_scan;
+        while !running.slots().is_empty() {
             tokio::select! {
                 biased;
                 end = self.ends.recv() => {
                     let Some(end) = end else { break };
                     self.note_end(end);
                 }
-                () = shared.environment.sleep_until(last) => break,
+                () = running.environment.sleep_until(last) => break,
                 Ok(()) = limit.changed() => {
                     until = limit.borrow_and_update().unwrap_or(until);
-                    shared.stop_slots(until);
+                    running.stop_slots(until);
                     last = last.min(last_at(until));
                 }
-                () = shared.environment.sleep_until(scan_at) => {
+                () = running.environment.sleep_until(scan_at) => {
                     tokio::select! {
                         biased;
                         () = self.heartbeat_and_answer() => {}
-                        () = shared.environment.sleep_until(last) => break,
+                        () = running.environment.sleep_until(last) => break,
                         Ok(()) = limit.changed() => limit.mark_changed(),
                     }
-                    scan_at = shared.now() + shared.manager.slow_scan;
+                    scan_at = running.now() + running.manager.slow_scan;
                 }
             }
         }
@@ -133,7 +134,7 @@ impl Manager {
         }
         // A partition may have been handed to us while we were leaving.
         let time_is_up =
-            shared.environment.sleep_until(shared.now() + shared.manager.store_timeout.saturating_mul(2));
+            running.environment.sleep_until(running.now() + running.manager.store_timeout.saturating_mul(2));
         let last_scan = async {
             if let Some(scan) = self.read_fleet().await {
                 self.reconcile(&scan).await;
@@ -149,17 +150,17 @@ impl Manager {
     /// Releases the partitions whose first release had no answer. Gives the rest up once the store has not confirmed any
     /// for the time of two calls. False if the store answered none of these calls.
     async fn release_unconfirmed(&mut self) -> bool {
-        let shared = self.shared.clone();
+        let running = self.running.clone();
         let again = self.stopping.unconfirmed().to_vec().into_iter().map(|release| {
-            let shared = shared.clone();
+            let running = running.clone();
             async move {
                 let Unconfirmed { partition, epoch, settled } = release;
-                (partition, release_again(&shared, partition, epoch, settled).await)
+                (partition, release_again(&running, partition, epoch, settled).await)
             }
         });
         let mut again = futures_util::stream::iter(again).buffer_unordered(MAX_CONCURRENT_RELEASES);
-        let patience = shared.manager.store_timeout.saturating_mul(2);
-        let mut last = shared.now() + patience;
+        let patience = running.manager.store_timeout.saturating_mul(2);
+        let mut last = running.now() + patience;
         let mut answered = self.stopping.unconfirmed().is_empty();
         loop {
             tokio::select! {
@@ -169,12 +170,12 @@ impl Manager {
                         answered = answered || has_answered(&released);
                         if released.is_ok() {
                             self.stopping.confirmed(partition);
-                            last = shared.now() + patience;
+                            last = running.now() + patience;
                         }
                     }
                     None => break,
                 },
-                () = shared.environment.sleep_until(last) => break,
+                () = running.environment.sleep_until(last) => break,
             }
         }
         self.stopping.abandon_unconfirmed();
@@ -195,28 +196,28 @@ impl Manager {
     /// working, announce that we are leaving, and hand over to hosts that ask; all of them scan
     /// within a slow scan.
     async fn offer(&mut self, until: Monotonic) {
-        let shared = self.shared.clone();
-        let (slow, fast) = (shared.manager.slow_scan, shared.manager.fast_scan);
+        let running = self.running.clone();
+        let (slow, fast) = (running.manager.slow_scan, running.manager.fast_scan);
         // Half of the time at most, because calls in flight need the rest.
-        let left = until.since(shared.now()) / 2;
-        let last = shared.now() + left.min(slow + fast * 2);
-        while shared.now() < last && !shared.slots().is_empty() {
+        let left = until.since(running.now()) / 2;
+        let last = running.now() + left.min(slow + fast * 2);
+        while running.now() < last && !running.slots().is_empty() {
             // A store that takes longer than this is no help.
-            let limit = shared.environment.sleep_until((shared.now() + MAX_OFFER_TIME).min(last));
+            let limit = running.environment.sleep_until((running.now() + MAX_OFFER_TIME).min(last));
             tokio::select! {
                 biased;
                 wanted = self.offer_once() => if !wanted { return },
                 () = limit => return,
             }
-            let next = (shared.now() + fast / 2).min(last);
-            while !shared.slots().is_empty() {
+            let next = (running.now() + fast / 2).min(last);
+            while !running.slots().is_empty() {
                 tokio::select! {
                     biased;
                     end = self.ends.recv() => {
                         let Some(end) = end else { return };
                         self.note_end(end);
                     }
-                    () = shared.environment.sleep_until(next) => break,
+                    () = running.environment.sleep_until(next) => break,
                 }
             }
         }
@@ -254,14 +255,14 @@ impl Manager {
 
 /// Repeats a release with an unknown outcome. If it succeeds, the lease is certainly no longer ours.
 async fn release_again(
-    shared: &HostShared,
+    running: &RunningHost,
     partition: PartitionId,
     epoch: Epoch,
     settled: bool,
 ) -> Result<(), StoreCallError> {
-    let token = LeaseToken { partition, owner: shared.me.clone(), epoch };
+    let token = LeaseToken { partition, owner: running.me.clone(), epoch };
     let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled };
-    shared.store.release(&request).await.map(drop)
+    running.store.release(&request).await.map(drop)
 }
 
 /// True if the store answered this call, be it with an error.

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::shared::HostShared;
+use super::running_host::RunningHost;
 use crate::error::HostError;
 use crate::pump_activity::PumpState;
 
 /// A call that goes on for this long after it was given up is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
-impl HostShared {
+impl RunningHost {
     /// Marks stuck calls. A call that goes on although it was given up blocks its thread. Its lease
     /// is no longer renewed, and its slot stays occupied until it returns. This runs at every scan
     /// and before every renewal, because there are no scans while the host stops. It takes two

@@ -4,5 +4,5 @@
 mod hub;
 mod store;
 
-pub use hub::MemoryHub;
+pub use hub::{MemoryHub, MemoryProducer};
 pub use store::{MemoryStore, StoreCopy, StoreEvent};

@@ -25,16 +25,19 @@ fn the_defaults_are_valid_and_as_documented() {
     assert_eq!((manager.lease_duration.as_secs(), manager.renew_interval.as_secs()), (30, 10));
     assert_eq!((manager.slow_scan.as_secs(), manager.fast_scan.as_secs()), (5, 1));
     assert_eq!(options.initial_position.of(PartitionId(3)), StartPosition::Earliest);
+    assert_eq!(format!("{:?}", options.initial_position), "InitialPosition(earliest)");
 }
 
 #[test]
 fn wrong_processor_options_are_named_with_a_way_out() {
-    let cases: [(Change<EventProcessorOptions>, &str); 12] = [
+    let cases: [(Change<EventProcessorOptions>, &str); 14] = [
         (|o| o.max_batch_size = 0, "max_batch_size is 0"),
         (|o| o.prefetch_count = 99, "prefetch_count (99) must be at least max_batch_size (100)"),
         (|o| o.prefetch_bytes = 0, "prefetch_bytes is 0"),
         (|o| o.receive_timeout = Duration::ZERO, "receive_timeout is zero"),
         (|o| o.process_timeout = Some(Duration::ZERO), "process_timeout is zero"),
+        (|o| o.start_timeout = Some(Duration::ZERO), "start_timeout is zero"),
+        (|o| o.start_timeout = Some(Duration::MAX), "start_timeout is longer than a day"),
         (|o| o.checkpoint.every_events = Some(0), "every 0 events"),
         (|o| o.checkpoint.every = Some(Duration::ZERO), "every 0s"),
         (|o| o.checkpoint.spacing = MAX_DURATION + Duration::from_secs(1), "hardly ever be written"),

@@ -15,12 +15,12 @@ use super::open::panicked;
 use super::{Ending, Pump};
 use crate::context::{Checkpointed, PartitionContext};
 use crate::error::{HostError, ProcessorError};
+use crate::host_services::HostServices;
 use crate::lease_state::loss_reason;
 use crate::limits::CLOSE_GRACE;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump_activity::PumpState;
 use crate::pump_interface::{Disposition, Outcome, PumpEnd};
-use crate::services::HostServices;
 
 /// The pause between attempts at the final checkpoint.
 const FINAL_CHECKPOINT_RETRY: Duration = Duration::from_millis(500);
@@ -49,7 +49,7 @@ impl<P: EventProcessor> Pump<P> {
             self.context.cancel();
             let unexplained = reason == CloseReason::LeaseLost && in_time;
             let reason = if unexplained {
-                find_loss_reason(self.shared.clone(), self.context.clone()).await
+                find_loss_reason(self.services.clone(), self.context.clone()).await
             } else {
                 reason
             };
@@ -68,7 +68,7 @@ impl<P: EventProcessor> Pump<P> {
         let early = self.give_away_early(&disposition, reason, closed).await;
         let settled = self.final_checkpoint(closed, until).await;
         // The receiver of the partition may have left meanwhile.
-        let decided_by = self.now() + self.shared.manager.store_timeout.saturating_mul(2);
+        let decided_by = self.now() + self.services.manager.store_timeout.saturating_mul(2);
         let disposition = self.guard.decided_disposition(decided_by).await.unwrap_or(disposition);
         let given = match early {
             Some(given) => given,
@@ -90,7 +90,7 @@ impl<P: EventProcessor> Pump<P> {
     fn until(&self, ending: &Ending) -> Monotonic {
         match ending {
             Ending::Drain(drain) => drain.until,
-            _ => self.now() + self.shared.manager.handover_timeout,
+            _ => self.now() + self.services.manager.handover_timeout,
         }
     }
 
@@ -101,7 +101,7 @@ impl<P: EventProcessor> Pump<P> {
         let started = self.now();
         let until = until.max(started + CLOSE_GRACE);
         self.activity.call_starts(started, until);
-        let environment = self.shared.environment.clone();
+        let environment = self.services.environment.clone();
         let limit = environment.sleep_until(until);
         let still_owner = reason.still_owner();
         let guard = &mut self.guard;
@@ -135,7 +135,7 @@ impl<P: EventProcessor> Pump<P> {
             None => true,
             Some(error) => {
                 let partition = context.partition();
-                self.shared.reporter.report(&HostError::CloseFailed { partition, error });
+                self.services.reporter.report(&HostError::CloseFailed { partition, error });
                 false
             }
         }
@@ -144,7 +144,7 @@ impl<P: EventProcessor> Pump<P> {
     /// Saves the deferred checkpoint, and the finished position if the policy asks for it and
     /// `close` succeeded. True if everything finished is saved.
     async fn final_checkpoint(&mut self, closed: bool, until: Monotonic) -> bool {
-        let finished_too = closed && self.shared.options.checkpoint.on_close;
+        let finished_too = closed && self.services.options.checkpoint.on_close;
         let Some(position) = self.context.pending_checkpoint(finished_too) else {
             return self.context.progress().nothing_unsaved();
         };
@@ -155,7 +155,7 @@ impl<P: EventProcessor> Pump<P> {
                 Ok(_) => return self.context.progress().nothing_unsaved(),
                 Err(_) => {
                     let retry_at = self.now() + FINAL_CHECKPOINT_RETRY;
-                    self.shared.environment.sleep_until(retry_at).await;
+                    self.services.environment.sleep_until(retry_at).await;
                     // Another stop may have shortened the time of the drain.
                     let over =
                         self.now() >= until || self.guard.check(InterruptMask::DrainDeadline).is_some();
@@ -167,7 +167,7 @@ impl<P: EventProcessor> Pump<P> {
             }
         }
         let partition = self.context.partition();
-        self.shared.reporter.report(&HostError::Unsettled { partition });
+        self.services.reporter.report(&HostError::Unsettled { partition });
         false
     }
 
@@ -179,7 +179,7 @@ impl<P: EventProcessor> Pump<P> {
         reason: CloseReason,
         settled: bool,
     ) -> Option<Option<Handoff>> {
-        if self.shared.rules.final_checkpoint_comes_first() {
+        if self.services.rules.final_checkpoint_comes_first() {
             return None;
         }
         Some(self.give_away(disposition, reason, settled).await)
@@ -192,7 +192,7 @@ impl<P: EventProcessor> Pump<P> {
         reason: CloseReason,
         settled: bool,
     ) -> Option<Handoff> {
-        let (store, token) = (&self.shared.store, self.context.lease().token().clone());
+        let (store, token) = (&self.services.store, self.context.lease().token().clone());
         let result = match disposition {
             Disposition::HandOver { to, duration } => {
                 let request = TransferRequest { token, to: to.clone(), duration: *duration, settled };
@@ -230,14 +230,14 @@ impl<P: EventProcessor> Pump<P> {
 
 /// Finds the reason of a loss. A refused write does not tell it, but the store does: it may be a
 /// seek. One view serves all partitions that were lost before it was requested.
-async fn find_loss_reason(shared: Arc<HostServices>, context: PartitionContext) -> CloseReason {
-    let noticed = shared.now();
-    let mut last = shared.loss_view.lock().await;
+async fn find_loss_reason(services: Arc<HostServices>, context: PartitionContext) -> CloseReason {
+    let noticed = services.now();
+    let mut last = services.loss_view.lock().await;
     let fresh = last.as_ref().filter(|(sent, _)| *sent >= noticed).map(|(_, view)| view.clone());
     let view = match fresh {
         Some(view) => view,
         None => {
-            let (store, sent) = (&shared.store, shared.now());
+            let (store, sent) = (&services.store, services.now());
             let view = store.view().await;
             let view = view.ok().map(Arc::new);
             *last = Some((sent, view.clone()));

@@ -67,8 +67,8 @@ impl<P: EventProcessor> Pump<P> {
             failures += 1;
             timeouts = if matches!(error, ProcessorError::TimedOut { .. }) { timeouts + 1 } else { 0 };
             self.meters.failures.increment(1);
-            self.shared.count_failure();
-            let wall = self.shared.environment.wall();
+            self.services.count_failure();
+            let wall = self.services.environment.wall();
             self.context.progress().failed(failures, &error, wall);
             self.set_state(PumpState::Failing);
             // Whatever ends the pump now, this batch is not finished.
@@ -85,12 +85,12 @@ impl<P: EventProcessor> Pump<P> {
             })
             .await?;
             // Only for the policy that retries for ever: the others have an end of their own.
-            let for_ever = matches!(self.shared.options.failure, FailurePolicy::Retry(_));
+            let for_ever = matches!(self.services.options.failure, FailurePolicy::Retry(_));
             self.checkpoint_if_due().await?;
             if for_ever && timeouts >= MAX_TIMEOUTS {
                 return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
             }
-            match self.shared.options.failure.after(failures, batch.len(), self.random()) {
+            match self.services.options.failure.after(failures, batch.len(), self.random()) {
                 AfterFailure::Again(wait) => self.wait(self.now() + wait).await?,
                 AfterFailure::OneByOne(wait) => {
                     self.wait(self.now() + wait).await?;
@@ -119,7 +119,7 @@ impl<P: EventProcessor> Pump<P> {
         self.may_deliver().await?;
         if let Called::Failed(error) = self.call(&[]).await? {
             self.meters.failures.increment(1);
-            self.shared.count_failure();
+            self.services.count_failure();
             if matches!(error, ProcessorError::Panicked { .. }) {
                 self.open_processor().await?;
             }
@@ -137,7 +137,9 @@ impl<P: EventProcessor> Pump<P> {
             match self.guard.check(InterruptMask::Everything) {
                 None => return Ok(()),
                 Some(Interrupt::Paused) => self.stay_paused().await?,
-                Some(Interrupt::Lost(_)) if !self.shared.rules.loss_comes_before_delivery() => return Ok(()),
+                Some(Interrupt::Lost(_)) if !self.services.rules.loss_comes_before_delivery() => {
+                    return Ok(());
+                }
                 Some(other) => return Err(self.ending(other)),
             }
         }
@@ -146,17 +148,17 @@ impl<P: EventProcessor> Pump<P> {
     /// Calls `process_events` once. The call is dropped at its next await when the partition is
     /// lost, when a drain runs out of time, and at `process_timeout`.
     async fn call(&mut self, batch: &[Event]) -> Result<Called, Ending> {
-        let Self { guard, context, activity, processor, shared, .. } = self;
+        let Self { guard, context, activity, processor, services, .. } = self;
         let Some(processor) = processor.as_mut() else {
             return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });
         };
         if let Some(last) = batch.last() {
             context.progress().delivering(last);
         }
-        let timeout = shared.options.process_timeout;
-        let now = shared.now();
+        let timeout = services.options.process_timeout;
+        let now = services.now();
         let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
-        let limit = timeout.map(|_| shared.environment.sleep_until(until));
+        let limit = timeout.map(|_| services.environment.sleep_until(until));
         let limit = async {
             match limit {
                 Some(limit) => limit.await,
@@ -165,7 +167,7 @@ impl<P: EventProcessor> Pump<P> {
         };
         // Only the mutation gets here with a lost partition, and then it carries the call through.
         let interruptible =
-            shared.rules.loss_comes_before_delivery() || guard.check(InterruptMask::Loss).is_none();
+            services.rules.loss_comes_before_delivery() || guard.check(InterruptMask::Loss).is_none();
         activity.call_starts(now, until);
         let ended = tokio::select! {
             biased;
@@ -199,7 +201,7 @@ impl<P: EventProcessor> Pump<P> {
         let events = batch.len() as u64;
         self.note_finished(last, events);
         self.meters.processed.increment(events);
-        self.shared.count_events(events);
+        self.services.count_events(events);
         let lag = self.context.lag();
         self.meters.lag_events.set(lag.events as f64);
         self.meters.lag_seconds.set(lag.seconds());
@@ -210,7 +212,7 @@ impl<P: EventProcessor> Pump<P> {
         let now = self.now();
         let position = {
             let progress = self.context.progress();
-            let due = self.shared.options.checkpoint.due(&progress.unsaved, now);
+            let due = self.services.options.checkpoint.due(&progress.unsaved, now);
             let not_before = self.checkpoint_not_before.max(progress.throttle.not_before);
             progress.finished.clone().filter(|_| due && now >= not_before)
         };
@@ -232,7 +234,7 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Writes the checkpoint that a policy would write later, before a wait that may be long.
     pub(super) async fn checkpoint_now_if_by_policy(&mut self) -> Result<(), Ending> {
-        let policy = &self.shared.options.checkpoint;
+        let policy = &self.services.options.checkpoint;
         let by_policy = policy.every.is_some() || policy.every_events.is_some();
         let position = {
             let progress = self.context.progress();
@@ -261,16 +263,16 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Passes an error to the processor, whose reaction does not matter here.
     pub(super) async fn process_error(&mut self, error: &PartitionError) -> Result<(), Ending> {
-        let Self { guard, context, activity, processor, pending_errors, shared, .. } = self;
+        let Self { guard, context, activity, processor, pending_errors, services, .. } = self;
         let Some(processor) = processor.as_mut() else {
             pending_errors.push(error.clone());
             return Ok(());
         };
-        let timeout = shared.options.process_timeout;
-        let now = shared.now();
+        let timeout = services.options.process_timeout;
+        let now = services.now();
         let until = timeout.map_or(Monotonic::NEVER, |timeout| now + timeout);
         let mut timer = LazyTimer::default();
-        let limit = timer.until(&*shared.environment, until);
+        let limit = timer.until(&*services.environment, until);
         activity.call_starts(now, until);
         let ended = tokio::select! {
             biased;

@@ -55,12 +55,12 @@ impl Displacements {
 
 impl<P: EventProcessor> Pump<P> {
     pub(super) fn shares_with_other_sdks(&self) -> bool {
-        self.shared.store.capabilities().shared_with_other_sdks
+        self.services.store.capabilities().shared_with_other_sdks
     }
 
     /// True if the hub refuses and disconnects former owners by their epochs.
     pub(super) fn hub_fences(&self) -> bool {
-        self.shared.source.capabilities().fences_readers && !self.shares_with_other_sdks()
+        self.services.source.capabilities().fences_readers && !self.shares_with_other_sdks()
     }
 
     /// The epoch to open receivers with.
@@ -70,21 +70,21 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Retries until the store confirms that the partition is ours, or that it is not.
     pub(super) async fn confirm_ownership(&mut self) -> Result<(), Ending> {
-        let shared = self.shared.clone();
-        let (store, manager) = (&shared.store, &shared.manager);
+        let services = self.services.clone();
+        let (store, manager) = (&services.store, &services.manager);
         let token = self.context.inner().lease.token().clone();
         for attempt in 1.. {
             let sent = self.now();
             let renewed = self.unless_stopped(store.renew_one(manager.lease_duration, &token)).await?;
             match renewed.ok().flatten() {
                 Some(Renewal::Renewed) => {
-                    let from = shared.counts_from(sent);
+                    let from = services.counts_from(sent);
                     let until = deadline(from, manager.lease_duration, manager.fence_margin);
                     self.context.inner().lease.extend(until);
                     break;
                 }
                 Some(Renewal::Lost { holder }) => {
-                    return Err(Ending::Lost(loss_reason(holder.as_ref(), &shared.me)));
+                    return Err(Ending::Lost(loss_reason(holder.as_ref(), &services.me)));
                 }
                 Some(Renewal::Unknown { .. }) | None => {
                     let wait = SOURCE_BACKOFF.delay(attempt, self.random());
@@ -105,11 +105,11 @@ impl<P: EventProcessor> Pump<P> {
         let now = self.now();
         let attempt = self.displacements.add(now);
         if attempt > MAX_FOREIGN_ATTEMPTS {
-            let pause = self.shared.manager.lease_duration * 2;
+            let pause = self.services.manager.lease_duration * 2;
             return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause });
         }
         let partition = self.context.partition();
-        self.shared.reporter.report(&HostError::Displaced { partition, by, attempt });
+        self.services.reporter.report(&HostError::Displaced { partition, by, attempt });
         self.set_state(PumpState::Retrying);
         self.wait(now + FOREIGN_BACKOFF.delay(attempt, self.random())).await?;
         self.set_state(PumpState::Opening);

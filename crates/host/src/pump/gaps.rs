@@ -89,7 +89,7 @@ impl<P: EventProcessor> Pump<P> {
         let resumes_at = first.sequence;
         let Some(wanted) = wanted.filter(|wanted| resumes_at > *wanted) else { return Ok(None) };
         let ground = LostGround::Overtaken { wanted, oldest: resumes_at };
-        let on_invalid = self.shared.options.on_invalid_position;
+        let on_invalid = self.services.options.on_invalid_position;
         if on_invalid == OnInvalidPosition::Stop {
             return Err(self.halt(ground).await);
         }
@@ -119,7 +119,7 @@ impl<P: EventProcessor> Pump<P> {
     pub(super) fn report_last_gaps(&mut self) {
         if let Some(error) = self.gaps.take() {
             let partition = self.context.partition();
-            self.shared.reporter.report(&HostError::Partition { partition, error });
+            self.services.reporter.report(&HostError::Partition { partition, error });
         }
     }
 }

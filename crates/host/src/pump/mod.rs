@@ -18,10 +18,10 @@ mod deliver;
 mod epochless;
 mod gaps;
 mod guard;
-#[cfg(feature = "mutations")]
-mod mutations;
 mod open;
-mod unproven_position;
+mod position_beyond_end;
+#[cfg(feature = "mutations")]
+mod switched_off_rules;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,16 +38,17 @@ use futures_util::FutureExt;
 
 use crate::context::{PartitionContext, partition_labels};
 use crate::error::{HostError, PartitionError};
+use crate::host_services::HostServices;
+use crate::hub_calls::source_error;
 use crate::hub_health::ReaderGuard;
 use crate::metric_names as names;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump_activity::{PumpActivity, PumpState};
 use crate::pump_interface::{Drain, PumpArgs, PumpEnd};
-use crate::services::HostServices;
 use epochless::Displacements;
 use gaps::GapReports;
 use guard::{Guard, Interrupt, InterruptMask, LazyTimer};
-use unproven_position::Doubt;
+use position_beyond_end::Doubt;
 
 /// Creates a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;
@@ -69,7 +70,7 @@ enum Ending {
 }
 
 struct Pump<P> {
-    shared: Arc<HostServices>,
+    services: Arc<HostServices>,
     context: PartitionContext,
     activity: Arc<PumpActivity>,
     guard: Guard,
@@ -109,10 +110,10 @@ struct Meters {
 /// [`RunPump`](crate::pump_interface::RunPump), and the manager starts that as a task for every
 /// lease it wins (`host/pumps.rs`).
 pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) -> PumpEnd {
-    let PumpArgs { shared, context, activity, control, origin, deliver_from } = args;
-    let labels = partition_labels(&shared.store, context.partition());
-    let guard = Guard::new(shared.environment.clone(), context.lease().clone(), control);
-    let now = shared.now();
+    let PumpArgs { services, context, activity, control, origin, deliver_from } = args;
+    let labels = partition_labels(&services.store, context.partition());
+    let guard = Guard::new(services.environment.clone(), context.lease().clone(), control);
+    let now = services.now();
     let mut pump = Pump {
         guard,
         factory,
@@ -137,12 +138,12 @@ pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) 
             lag_events: metrics::gauge!(names::LAG_EVENTS, &labels),
             lag_seconds: metrics::gauge!(names::LAG_SECONDS, &labels),
         },
-        shared,
+        services,
         context,
         activity,
     };
     // Dropped even if a panic ends this pump, which must not prolong an outage that is over.
-    let reads = ReaderGuard::new(pump.shared.hub_health.clone(), Some(pump.context.partition()));
+    let reads = ReaderGuard::new(pump.services.hub_health.clone(), Some(pump.context.partition()));
     let Err(ending) = pump.serve(deliver_from).await;
     drop(reads);
     pump.finish(ending).await
@@ -173,13 +174,13 @@ impl<P: EventProcessor> Pump<P> {
         self.set_state(PumpState::Running);
         let attached = self.now();
         self.last_activity = attached;
-        let max = self.shared.options.max_batch_size;
+        let max = self.services.options.max_batch_size;
         let mut events: Vec<Event> = Vec::with_capacity(max.min(MAX_PREALLOCATED_EVENTS));
         loop {
             events.clear();
             let wake_at = self.wake_at();
-            let Self { guard, ticker, shared, .. } = self;
-            let environment = &*shared.environment;
+            let Self { guard, ticker, services, .. } = self;
+            let environment = &*services.environment;
             let received = tokio::select! {
                 biased;
                 interrupt = guard.wait(InterruptMask::Everything) => match interrupt {
@@ -189,7 +190,7 @@ impl<P: EventProcessor> Pump<P> {
                     }
                     // The mutation, which delivers prefetched events after the loss.
                     Interrupt::Lost(_)
-                        if !self.shared.rules.loss_comes_before_delivery()
+                        if !self.services.rules.loss_comes_before_delivery()
                             && take_ready(&mut *receiver, &mut events, max) =>
                     {
                         Some(Ok(()))
@@ -223,13 +224,13 @@ impl<P: EventProcessor> Pump<P> {
                     self.displaced(epoch, by).await?;
                     return Ok(None);
                 }
-                Some(Err(ReceiveError::Source(error))) => {
+                Some(Err(error)) => {
                     drop(receiver);
                     // A link that held for a while is proof enough, even on an idle partition.
                     if self.now().since(attached) >= SOURCE_BACKOFF.max {
                         self.source_recovered();
                     }
-                    self.source_failed(error).await?;
+                    self.source_failed(source_error(error)).await?;
                     return Ok(None);
                 }
                 None => {
@@ -244,7 +245,7 @@ impl<P: EventProcessor> Pump<P> {
 
     /// The time at which the pump has something to do although no event arrives.
     fn wake_at(&self) -> Monotonic {
-        let options = &self.shared.options;
+        let options = &self.services.options;
         let idle = if options.invoke_after_receive_timeout {
             self.last_activity + options.receive_timeout
         } else {
@@ -256,7 +257,7 @@ impl<P: EventProcessor> Pump<P> {
 
     /// The time at which the policy asks for a checkpoint, if something is finished and not saved.
     fn checkpoint_at(&self) -> Option<Monotonic> {
-        let policy = &self.shared.options.checkpoint;
+        let policy = &self.services.options.checkpoint;
         let (unsaved, not_before) = {
             let progress = self.context.progress();
             (progress.unsaved, progress.throttle.not_before)
@@ -270,7 +271,7 @@ impl<P: EventProcessor> Pump<P> {
     async fn tick(&mut self) -> Result<(), Ending> {
         self.checkpoint_if_due().await?;
         self.summarise_gaps().await?;
-        let options = &self.shared.options;
+        let options = &self.services.options;
         if options.invoke_after_receive_timeout && self.now() >= self.last_activity + options.receive_timeout
         {
             self.deliver_nothing().await?;
@@ -293,12 +294,14 @@ impl<P: EventProcessor> Pump<P> {
         self.set_state(PumpState::Retrying);
         self.checkpoint_if_due().await?;
         let partition = self.context.partition();
-        self.shared.hub_health.failed(Some(partition), now, &error);
+        self.services.hub_health.failed(Some(partition), now, &error);
         let hopeless = !matches!(error, SourceError::Unavailable(_));
         let reported = PartitionError::Source { error: Arc::new(error.into()) };
-        self.shared.reporter.report_one_of_many(&HostError::Partition { partition, error: reported.clone() });
+        self.services
+            .reporter
+            .report_one_of_many(&HostError::Partition { partition, error: reported.clone() });
         self.process_error(&reported).await?;
-        if hopeless || now.since(since) >= self.shared.options.source_patience {
+        if hopeless || now.since(since) >= self.services.options.source_patience {
             return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
         }
         let wait = SOURCE_BACKOFF.delay(self.source_failures, self.random());
@@ -340,7 +343,7 @@ impl<P: EventProcessor> Pump<P> {
 
     /// Sleeps, unless the pump is stopped.
     async fn sleep_until(&mut self, at: Monotonic) -> Result<(), Ending> {
-        let sleep = self.shared.environment.sleep_until(at);
+        let sleep = self.services.environment.sleep_until(at);
         self.unless_stopped(sleep).await
     }
 
@@ -356,7 +359,7 @@ impl<P: EventProcessor> Pump<P> {
     /// Reports an error of this partition, also to the processor.
     async fn report_error(&mut self, error: PartitionError) -> Result<(), Ending> {
         let partition = self.context.partition();
-        self.shared.reporter.report(&HostError::Partition { partition, error: error.clone() });
+        self.services.reporter.report(&HostError::Partition { partition, error: error.clone() });
         self.process_error(&error).await
     }
 
@@ -367,8 +370,8 @@ impl<P: EventProcessor> Pump<P> {
                 let now = self.now();
                 if now >= self.context.lease().deadline() {
                     let partition = self.context.partition();
-                    let store_failing_for = self.shared.store.failing_for(now);
-                    self.shared.reporter.report(&HostError::SelfFenced { partition, store_failing_for });
+                    let store_failing_for = self.services.store.failing_for(now);
+                    self.services.reporter.report(&HostError::SelfFenced { partition, store_failing_for });
                 }
                 Ending::Lost(reason)
             }
@@ -382,11 +385,11 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     fn now(&self) -> Monotonic {
-        self.shared.now()
+        self.services.now()
     }
 
     fn random(&self) -> u64 {
-        self.shared.environment.random()
+        self.services.environment.random()
     }
 }
 

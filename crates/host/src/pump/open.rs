@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 
 use super::guard::{Interrupt, InterruptMask, LazyTimer};
 #[cfg(feature = "mutations")]
-use super::mutations;
+use super::switched_off_rules;
 use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};
 use crate::context::Checkpointed;
 use crate::error::{HostError, PartitionError, ProcessorError};
@@ -35,7 +35,7 @@ impl<P: EventProcessor> Pump<P> {
     pub(super) async fn find_start(&mut self) -> Result<StartPosition, Ending> {
         let properties = self.properties().await?;
         let context = &self.context;
-        let options = &self.shared.options;
+        let options = &self.services.options;
         {
             let mut progress = context.progress();
             progress.first_kept = properties.first;
@@ -56,8 +56,8 @@ impl<P: EventProcessor> Pump<P> {
         let log = context.inner().log.as_ref();
         let found = resume::resume(known.as_ref(), initial, &properties, log, options.on_invalid_position);
         #[cfg(feature = "mutations")]
-        let found = mutations::rewind_without_proof(
-            &self.shared.rules,
+        let found = switched_off_rules::rewind_without_proof(
+            &self.services.rules,
             found,
             &properties,
             options.on_invalid_position,
@@ -84,7 +84,7 @@ impl<P: EventProcessor> Pump<P> {
         properties: &PartitionProperties,
     ) -> Result<StartPosition, Ending> {
         self.doubt = None;
-        match resume::replacement(ground, properties, self.shared.options.on_invalid_position) {
+        match resume::replacement(ground, properties, self.services.options.on_invalid_position) {
             Ok(found) => self.begin_at(found, properties).await,
             Err(ground) => Err(self.halt(ground).await),
         }
@@ -104,6 +104,7 @@ impl<P: EventProcessor> Pump<P> {
         if remember {
             self.remember(&start, rewind).await?;
         }
+        self.context.progress().starting_at(&start);
         self.expected = match &start {
             StartPosition::Sequence { number, inclusive: true } => Some(*number),
             StartPosition::Sequence { number, inclusive: false } => Some(number.next()),
@@ -160,7 +161,7 @@ impl<P: EventProcessor> Pump<P> {
     pub(super) async fn ask_properties(
         &mut self,
     ) -> Result<Result<PartitionProperties, SourceError>, Ending> {
-        let source = self.shared.source.clone();
+        let source = self.services.source.clone();
         let partition = self.context.partition();
         let asked = self
             .ask_hub(async {
@@ -185,8 +186,8 @@ impl<P: EventProcessor> Pump<P> {
             Ok(Err(error)) => return Err(self.open_failed(error.into())),
             Err(panic) => return Err(self.open_failed(panicked(&*panic))),
         };
-        let (context, environment) = (self.context.clone(), self.shared.environment.clone());
-        let timeout = self.shared.options.process_timeout;
+        let (context, environment) = (self.context.clone(), self.services.environment.clone());
+        let timeout = self.services.options.process_timeout;
         let limit = timeout.map_or(Monotonic::NEVER, |timeout| self.now() + timeout);
         let mut timer = LazyTimer::default();
         self.activity.call_starts(self.now(), limit);
@@ -222,7 +223,7 @@ impl<P: EventProcessor> Pump<P> {
         let partition = self.context.partition();
         self.processor = None;
         self.opened = false;
-        self.shared.reporter.report(&HostError::OpenFailed { partition, error });
+        self.services.reporter.report(&HostError::OpenFailed { partition, error });
         Ending::Failed { reason: CloseReason::ProcessorFailed, pause: OPEN_PAUSE }
     }
 
@@ -239,7 +240,7 @@ impl<P: EventProcessor> Pump<P> {
             if !self.hub_fences() {
                 self.confirm_ownership().await?;
             }
-            let options = &self.shared.options;
+            let options = &self.services.options;
             let request = OpenRequest {
                 group: self.context.consumer_group().clone(),
                 partition: self.context.partition(),
@@ -249,7 +250,7 @@ impl<P: EventProcessor> Pump<P> {
                 prefetch_events: options.prefetch_count,
                 prefetch_bytes: options.prefetch_bytes,
             };
-            let source = self.shared.source.clone();
+            let source = self.services.source.clone();
             match self.ask_hub(source.open(request)).await? {
                 Ok(receiver) => {
                     if !self.is_still_our_hub(receiver.log()).await? {
@@ -257,7 +258,7 @@ impl<P: EventProcessor> Pump<P> {
                     }
                     self.note_enqueued(&*receiver);
                     self.doubt_from_now_on();
-                    self.shared.hub_health.reads(Some(self.context.partition()), self.now());
+                    self.services.hub_health.reads(Some(self.context.partition()), self.now());
                     return Ok(Some(receiver));
                 }
                 Err(OpenError::Refused { epoch, by, message }) => {
@@ -289,7 +290,7 @@ impl<P: EventProcessor> Pump<P> {
         if self.context.inner().log.is_none() {
             return Ok(true);
         }
-        let source = self.shared.source.clone();
+        let source = self.services.source.clone();
         let asked = match read {
             Some(log) => Ok(Some(log)),
             None => self.ask_hub(async { Ok(source.hub_properties().await?.log) }).await?,
@@ -310,8 +311,8 @@ impl<P: EventProcessor> Pump<P> {
         &mut self,
         question: impl Future<Output = Result<T, E>>,
     ) -> Result<Result<T, E>, Ending> {
-        let shared = self.shared.clone();
-        self.unless_stopped(while_bytes_come(&*shared.environment, &*shared.source, question)).await
+        let services = self.services.clone();
+        self.unless_stopped(while_bytes_come(&*services.environment, &*services.source, question)).await
     }
 
     /// Holds the partition without reading, until an operator seeks or another host takes it.
@@ -319,7 +320,7 @@ impl<P: EventProcessor> Pump<P> {
         self.set_state(PumpState::Halted);
         let partition = self.context.partition();
         let group = self.context.group().clone();
-        self.shared.reporter.report(&HostError::Halted { group, partition, ground });
+        self.services.reporter.report(&HostError::Halted { group, partition, ground });
         let interrupt = self.guard.wait(InterruptMask::Drain).await;
         self.ending(interrupt)
     }

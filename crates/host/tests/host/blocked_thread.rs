@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
-use crate::recorder::{Call, Recorder};
+use crate::recording_processor::{Call, Recorder};
 use ephor::environment::TokioEnvironment;
 use ephor::{
     CloseReason, Epoch, ErrorHandler, EventProcessorHost, EventProcessorOptions, HostBuilder, HostError,
@@ -228,7 +228,7 @@ async fn a_blocked_call_is_given_to_another_host_while_its_own_still_waits_to_st
     let mut fleet = TestFleet::new(1).unwrap();
     let (recorder, next) = (gate.recorder(), gate.recorder());
     fleet.hub().send(blocked, "event").unwrap();
-    let builder = EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), fleet.store().clone());
+    let builder = EventProcessorHost::builder(fleet.hub().clone(), fleet.store().clone());
     let timeout = Some(MILLISECOND * 500);
     let host = Arc::new(quick(builder, &recorder, timeout).processor(recorder.make()).unwrap());
     host.start().await.unwrap();
@@ -313,7 +313,7 @@ async fn an_error_handler_may_look_at_its_own_host_while_it_hears_of_a_blocked_c
         ..EventProcessorOptions::default()
     };
     fleet.hub().send(PartitionId(0), "event").unwrap();
-    let builder = EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), fleet.store().clone());
+    let builder = EventProcessorHost::builder(fleet.hub().clone(), fleet.store().clone());
     let host = quick(builder, &recorder, None).options(options).processor(recorder.make()).unwrap();
     let host = Arc::new(host);
     myself.set(Arc::downgrade(&host)).unwrap();

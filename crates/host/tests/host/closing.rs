@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::recorder::{Call, Recorder, sleep};
+use crate::recording_processor::{Call, Recorder, sleep};
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
     CheckpointPolicy, Checkpointed, CloseReason, Epoch, EventProcessorOptions, EventSource, FailurePolicy,

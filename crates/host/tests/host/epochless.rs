@@ -1,6 +1,6 @@
-//! Where the hub fences nobody, the lease decides who owns the partition: beside processors that know
-//! no epochs, where all read with epoch 0 and the last one that attached is served, and on a source
-//! that does not fence readers.
+//! Tests of hubs that fence nobody, where the lease decides who owns the partition: beside processors
+//! that know no epochs, where all read with epoch 0 and the last one that attached is served, and on a
+//! source that does not fence readers.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! processor.
 
 use crate::common::ledger::{Ledger, P0, What, seconds, send, start, until_finished};
-use crate::recorder::{Call, Recorder};
+use crate::recording_processor::{Call, Recorder};
 use ephor::{EventProcessorOptions, OnInvalidPosition};
 use ephor_testkit::TestFleet;
 
@@ -41,7 +41,7 @@ async fn many_gaps_are_summarised() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_gaps_go_on_only_summaries_come_and_none_is_left_untold_at_the_end() {
+async fn while_gaps_go_on_only_summaries_come_and_none_is_left_unreported_at_the_end() {
     let (mut fleet, ledger) = Ledger::with_fleet(1);
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     send(&fleet, P0, 1);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::troubled_store::pass;
-use crate::recorder::{Call, Recorder};
+use crate::recording_processor::{Call, Recorder};
 use ephor::memory::MemoryHub;
 use ephor::{
     EventProcessorHost, EventProcessorOptions, EventSource, OnInvalidPosition, PartitionId, StartPosition,
@@ -137,7 +137,7 @@ async fn reads_over_a_slow_connection(bytes_of_a_second: u64) -> (bool, Vec<Stri
     let fleet = TestFleet::new(1).unwrap();
     let recorder = Recorder::new();
     let source = Odd { slow: Some((SECOND * 60, bytes_of_a_second)), ..odd(&fleet) };
-    let host = EventProcessorHost::builder_from(Arc::new(source), fleet.store().clone())
+    let host = EventProcessorHost::builder(source, fleet.store().clone())
         .environment(fleet.environment())
         .processor(recorder.make())
         .unwrap();
@@ -162,7 +162,7 @@ async fn a_hub_that_hangs_does_not_keep_a_host_from_its_heartbeat() {
     const PARTITIONS: u32 = 200;
     let fleet = TestFleet::new(PARTITIONS).unwrap();
     let source = odd(&fleet);
-    let host = EventProcessorHost::builder_from(Arc::new(source.clone()), fleet.store().clone())
+    let host = EventProcessorHost::builder(source.clone(), fleet.store().clone())
         .environment(fleet.environment())
         .for_each_event(|_, _| async { Ok(()) })
         .unwrap();
@@ -188,7 +188,7 @@ async fn a_hub_that_answers_too_late_is_reported_with_what_may_help() {
     let recorder = Recorder::new();
     let options = EventProcessorOptions { on_error: recorder.on_error(), ..EventProcessorOptions::default() };
     let source = odd(&fleet);
-    let host = EventProcessorHost::builder_from(Arc::new(source.clone()), fleet.store().clone())
+    let host = EventProcessorHost::builder(source.clone(), fleet.store().clone())
         .environment(fleet.environment())
         .options(options)
         .processor(recorder.make())
@@ -207,7 +207,7 @@ async fn a_receiver_that_moves_into_a_new_log_by_itself_skips_nothing() {
     let fleet = TestFleet::new(1).unwrap();
     let recorder = Recorder::new();
     let options = EventProcessorOptions { on_error: recorder.on_error(), ..EventProcessorOptions::default() };
-    let host = EventProcessorHost::builder_from(Arc::new(odd(&fleet)), fleet.store().clone())
+    let host = EventProcessorHost::builder(odd(&fleet), fleet.store().clone())
         .environment(fleet.environment())
         .options(options)
         .processor(recorder.make())
@@ -241,7 +241,7 @@ async fn one_answer_that_names_another_log_skips_nothing() {
             on_error: recorder.on_error(),
             ..EventProcessorOptions::default()
         };
-        let host = EventProcessorHost::builder_from(Arc::new(source.clone()), fleet.store().clone())
+        let host = EventProcessorHost::builder(source.clone(), fleet.store().clone())
             .environment(fleet.environment())
             .options(options)
             .processor(recorder.make())

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::recorder::{Call, Recorder, numbers, sleep};
+use crate::recording_processor::{Call, Recorder, numbers, sleep};
 use ephor::{CheckpointPolicy, CloseReason, EventProcessorOptions, PartitionId, PumpState};
 use ephor_testkit::TestFleet;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::recorder::{Call, Recorder, sleep};
+use crate::recording_processor::{Call, Recorder, sleep};
 use ephor::{CloseReason, EventProcessorOptions, HostState, PartitionId, PumpState};
 use ephor_testkit::TestFleet;
 

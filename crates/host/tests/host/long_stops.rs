@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::troubled_store::{Op, Trouble, TroubledStore, pass};
-use crate::recorder::{Call, Recorder, sleep};
+use crate::recording_processor::{Call, Recorder, sleep};
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId};
 use ephor_testkit::TestFleet;

@@ -1,5 +1,7 @@
-//! The hub in memory passes the conformance suite, and simulates faults on request.
+//! The hub in memory passes the conformance suites, and simulates faults on request.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
+
+mod simulated_faults;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +15,10 @@ use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::producer::Producer;
 use ephor_core::source::{EventSource, OpenError, OpenRequest, ReceiveError, Receiver, SourceError};
 use ephor_core::time::{Clock, Monotonic, Timestamp};
+use ephor_testkit::conformance::producer::ProducerFixture;
 use ephor_testkit::conformance::source::{SourceFixture, check};
 
 /// A clock that advances by a millisecond whenever it is read, or stands where it is set.
@@ -74,6 +78,21 @@ impl<const EPOCHS: bool> SourceFixture for InMemory<EPOCHS> {
     }
 }
 
+impl ProducerFixture for InMemory<true> {
+    async fn new(partitions: u32) -> Self {
+        <Self as SourceFixture>::new(partitions).await
+    }
+
+    fn producer(&self) -> Arc<dyn Producer> {
+        Arc::new(self.0.producer())
+    }
+
+    fn source(&self) -> Arc<dyn EventSource> {
+        Arc::new(self.0.clone())
+    }
+}
+
+ephor_testkit::producer_conformance!(InMemory<true>);
 ephor_testkit::source_conformance!(InMemory<true>);
 ephor_testkit::event_hubs_conformance!(InMemory<true>);
 
@@ -113,16 +132,6 @@ fn texts(events: &[Event]) -> Vec<&str> {
     events.iter().map(|event| event.text().unwrap()).collect()
 }
 
-#[track_caller]
-fn assert_unavailable(received: Option<Result<Vec<Event>, ReceiveError>>, message: &str) {
-    match received {
-        Some(Err(ReceiveError::Source(error @ SourceError::Unavailable(_)))) => {
-            assert_eq!(error.to_string(), format!("the hub is not available: {message}"));
-        }
-        other => panic!("not unavailable, but {other:?}"),
-    }
-}
-
 #[tokio::test]
 async fn names_are_checked_and_the_defaults_are_said() {
     assert!(MemoryHub::new("a b", 1).is_err());
@@ -153,7 +162,9 @@ async fn sending_tells_the_number_and_a_batch_its_first() {
     assert_eq!(hub.send_with_key("k", "d").unwrap(), (HERE, SequenceNumber(3)));
     let events = now(&mut open(&hub, StartPosition::Earliest).await).unwrap().unwrap();
     assert_eq!(texts(&events), ["a", "b", "c", "d"]);
-    assert!(events.iter().all(|event| event.offset.as_number().unwrap() != event.sequence.0));
+    // Both begin at 0, and no other offset is mistaken for a number.
+    assert_eq!(events[0].offset.as_number(), Some(0));
+    assert!(events[1..].iter().all(|event| event.offset.as_number().unwrap() != event.sequence.0));
 }
 
 #[tokio::test]
@@ -263,106 +274,25 @@ async fn forgetting_more_than_there_is_forgets_what_there_is() {
 }
 
 #[tokio::test]
-async fn an_offset_between_two_events_does_not_exist() {
+async fn offsets_of_lost_events_are_positions_and_what_lies_beyond_them_is_none() {
     let hub = MemoryHub::new("homes", 1).unwrap();
+    let at = |number| StartPosition::Offset {
+        offset: ephor_core::position::Offset::number(number),
+        inclusive: true,
+    };
+    assert!(hub.open(request(at(0), None)).await.is_err(), "nothing was stored");
     hub.send_batch(HERE, ["a", "b"].map(NewEvent::new)).unwrap();
     let last = hub.partition_properties(HERE).await.unwrap().last.unwrap().offset.as_number().unwrap();
-    for number in [0, last - 1, last + 1] {
-        let offset = ephor_core::position::Offset::number(number);
-        let start = StartPosition::Offset { offset, inclusive: true };
-        let error = hub.open(request(start, None)).await.err().unwrap();
-        assert!(matches!(error, OpenError::InvalidPosition { .. }), "{number}: {error}");
-    }
-}
-
-#[tokio::test]
-async fn a_hub_made_anew_is_empty_and_has_another_log() {
-    let hub = MemoryHub::new("homes", 2).unwrap();
-    let alarms = hub.create_group("alarms").unwrap();
-    hub.send(HERE, "a").unwrap();
-    let mut receiver = open(&hub, StartPosition::Latest).await;
-    let before = hub.hub_properties().await.unwrap();
-    hub.recreate(3);
-    let after = hub.hub_properties().await.unwrap();
-    assert_ne!(after.log, before.log);
-    assert_eq!(after.partitions.len(), 3);
-    assert_eq!(hub.partition_properties(HERE).await.unwrap().last, None);
-    assert_unavailable(now(&mut receiver), "hub \"homes\" was created again");
-    let start = StartPosition::after(SequenceNumber(0));
-    let error = hub.open(request(start, None)).await.err().unwrap();
-    assert!(matches!(error, OpenError::InvalidPosition { .. }), "{error}");
-    hub.open(OpenRequest { group: alarms, ..request(StartPosition::Earliest, None) }).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_restart_cuts_all_links_and_forgets_epochs_but_no_event() {
-    let hub = MemoryHub::new("homes", 1).unwrap();
-    hub.send(HERE, "a").unwrap();
-    let log = hub.hub_properties().await.unwrap().log;
-    let mut old = open(&hub, StartPosition::Earliest).await;
-    hub.restart();
-    let mut new = hub.open(request(StartPosition::Earliest, Some(1))).await.unwrap();
-    assert_unavailable(now(&mut old), "the hub was restarted");
-    drop(old);
-    assert_eq!(texts(&now(&mut new).unwrap().unwrap()), ["a"]);
-    assert_eq!(hub.hub_properties().await.unwrap().log, log);
-}
-
-#[tokio::test]
-async fn a_hub_that_fails_answers_nobody_until_it_recovers() {
-    let hub = MemoryHub::new("homes", 1).unwrap();
-    let mut receiver = open(&hub, StartPosition::Earliest).await;
-    hub.fail(Some("on fire"));
-    hub.grow(2);
-    assert!(matches!(hub.send(PartitionId(1), "x"), Err(SourceError::Unavailable(_))));
-    assert!(matches!(hub.hub_properties().await, Err(SourceError::Unavailable(_))));
-    assert!(matches!(hub.partition_properties(HERE).await, Err(SourceError::Unavailable(_))));
-    let error = hub.open(request(StartPosition::Earliest, None)).await.err().unwrap();
-    assert!(matches!(error, OpenError::Source(SourceError::Unavailable(_))), "{error}");
-    assert_unavailable(now(&mut receiver), "on fire");
-    hub.fail(None);
-    hub.send(HERE, "a").unwrap();
-    assert_eq!(texts(&now(&mut receiver).unwrap().unwrap()), ["a"]);
-}
-
-#[tokio::test]
-async fn a_cut_link_reaches_its_own_partition_only_and_stays_cut() {
-    let hub = MemoryHub::new("homes", 2).unwrap();
-    let mut cut = open(&hub, StartPosition::Earliest).await;
-    let elsewhere = OpenRequest { partition: PartitionId(1), ..request(StartPosition::Earliest, None) };
-    let mut whole = hub.open(elsewhere).await.unwrap();
-    hub.disconnect(HERE).unwrap();
-    hub.send(HERE, "a").unwrap();
-    assert_unavailable(now(&mut cut), "the link was cut");
-    assert_unavailable(now(&mut cut), "the link was cut");
-    assert!(now(&mut whole).is_none());
-    let mut anew = hub.open(request(StartPosition::Earliest, Some(1))).await.unwrap();
-    drop(cut);
-    assert_eq!(texts(&now(&mut anew).unwrap().unwrap()), ["a"]);
-}
-
-/// Each fault, while a receiver waits: it is polled again only because it was woken.
-#[tokio::test]
-async fn a_waiting_receiver_is_woken_by_every_fault() {
-    let faults: [fn(&MemoryHub); 4] = [
-        |hub| hub.restart(),
-        |hub| hub.recreate(1),
-        |hub| hub.fail(Some("on fire")),
-        |hub| hub.disconnect(HERE).unwrap(),
-    ];
-    for fault in faults {
-        check(async move {
-            let hub = MemoryHub::new("homes", 1).unwrap();
-            let mut receiver = open(&hub, StartPosition::Earliest).await;
-            let mut tasks = tokio::task::JoinSet::new();
-            tasks.spawn(async move { receiver.receive(&mut Vec::new(), 1).await });
-            tokio::task::yield_now().await;
-            fault(&hub);
-            let result = tasks.join_next().await.unwrap().unwrap();
-            assert!(matches!(result, Err(ReceiveError::Source(SourceError::Unavailable(_)))), "{result:?}");
-        })
-        .await;
-    }
+    hub.lose(HERE, SequenceNumber(1)..SequenceNumber(2)).unwrap();
+    let mut receiver = open(&hub, at(last)).await;
+    hub.send(HERE, "c").unwrap();
+    assert_eq!(texts(&now(&mut receiver).unwrap().unwrap()), ["c"]);
+    drop(receiver);
+    let beyond = hub.partition_properties(HERE).await.unwrap().last.unwrap().offset.as_number().unwrap() + 1;
+    let error = hub.open(request(at(beyond), None)).await.err().unwrap();
+    let OpenError::InvalidPosition { message } = error else { panic!("{error}") };
+    let said = format!("'{beyond}' is invalid. The last offset in the system is '{}'", beyond - 1);
+    assert!(message.ends_with(&said), "{message}");
 }
 
 /// Every event is sent just when its receivers, on another thread, are about to wait for it. A

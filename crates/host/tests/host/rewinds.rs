@@ -6,8 +6,8 @@ use crate::common::ledger::{
     Ledger, P0, events, seconds, send, start, stored, stored_sequence, until_finished,
 };
 use crate::common::troubled_store::{Op, Trouble, TroubledStore};
-use crate::lost_ground::save_by_other_means;
-use crate::recorder::{Call, Recorder, sleep};
+use crate::positions_gone::save_by_other_means;
+use crate::recording_processor::{Call, Recorder, sleep};
 use ephor::environment::TaskHandle;
 use ephor::memory::MemoryStore;
 use ephor::{

@@ -1,4 +1,4 @@
-//! A host that runs until its process receives SIGINT or SIGTERM, played with a second process.
+//! Tests of a host that runs until its process receives SIGINT or SIGTERM, in a second process.
 #![cfg(unix)]
 #![allow(clippy::print_stdout, reason = "a process tells the other one how far it is")]
 #![allow(clippy::disallowed_methods, reason = "two real processes: time is the machine's")]

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::recorder::{Call, Recorder};
+use crate::recording_processor::{Call, Recorder};
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{
     EventProcessor, EventProcessorHost, EventProcessorOptions, EventSource, HostBuilder, HostState, HubName,
@@ -30,7 +30,7 @@ fn build_error(builder: HostBuilder) -> String {
 /// A host of the fleet's group that the fleet does not own.
 fn host_of(fleet: &TestFleet, name: &str, recorder: &Recorder) -> EventProcessorHost {
     let options = EventProcessorOptions { on_error: recorder.on_error(), ..EventProcessorOptions::default() };
-    EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), fleet.store().clone())
+    EventProcessorHost::builder(fleet.hub().clone(), fleet.store().clone())
         .environment(fleet.environment())
         .host_name(name)
         .options(options)
@@ -80,7 +80,7 @@ async fn an_unknown_consumer_group_is_refused_by_name_and_nothing_is_left_behind
 #[tokio::test(start_paused = true)]
 async fn a_host_that_did_not_start_may_be_started_when_the_reason_is_gone() {
     let fleet = TestFleet::new(1).unwrap();
-    let host = EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), fleet.store().clone())
+    let host = EventProcessorHost::builder(fleet.hub().clone(), fleet.store().clone())
         .environment(fleet.environment())
         .consumer_group("alarms")
         .for_each_event(|_, _| async { Ok(()) })
@@ -176,7 +176,7 @@ async fn while_a_start_is_under_way_another_is_refused_and_giving_it_up_leaves_t
     let fleet = TestFleet::new(1).unwrap();
     let answers: Arc<tokio::sync::Notify> = Arc::default();
     let source = Slow { hub: fleet.hub().clone(), answers: answers.clone() };
-    let host = EventProcessorHost::builder_from(Arc::new(source), fleet.store().clone())
+    let host = EventProcessorHost::builder(source, fleet.store().clone())
         .environment(fleet.environment())
         .for_each_event(|_, _| async { Ok(()) })
         .unwrap();
@@ -279,7 +279,7 @@ fn everything_may_move_between_threads(host: &EventProcessorHost, context: &Part
     sendable(context.checkpoint());
     sendable(context.cancelled());
     sendable(async { host.changes().next().await });
-    sendable(driven(&mut crate::recorder::Recorder::new().make()(context), context));
+    sendable(driven(&mut crate::recording_processor::Recorder::new().make()(context), context));
     shareable::<EventProcessorHost>();
     shareable::<PartitionContext>();
     shareable::<ephor::admin::Admin>();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::recorder::{Call, Recorder, sleep};
+use crate::recording_processor::{Call, Recorder, sleep};
 use ephor::{CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId, PumpState};
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
@@ -229,7 +229,7 @@ async fn the_report_of_a_stop_that_nobody_waited_for_is_kept_for_the_next_one() 
 async fn run_until_starts_waits_and_stops() {
     let fleet = TestFleet::new(1).unwrap();
     let recorder = slow(&fleet, SECOND);
-    let host = EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), fleet.store().clone())
+    let host = EventProcessorHost::builder(fleet.hub().clone(), fleet.store().clone())
         .environment(fleet.environment())
         .processor(recorder.make())
         .unwrap();

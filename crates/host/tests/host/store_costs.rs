@@ -18,7 +18,7 @@ async fn calls_of_a_still_host(owned: u32, partitions: u32) -> Calls {
     let counted = CountingStore::new(fleet.store().clone());
     let manager =
         PartitionManagerOptions { max_partitions: Some(owned), ..PartitionManagerOptions::default() };
-    let host = EventProcessorHost::builder_from(Arc::new(fleet.hub().clone()), Arc::new(counted.clone()))
+    let host = EventProcessorHost::builder(fleet.hub().clone(), counted.clone())
         .environment(fleet.environment())
         .host_name("counted")
         .manager_options(manager)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::recorder::{Call, Recorder};
+use crate::recording_processor::{Call, Recorder};
 use ephor::{Backoff, CloseReason, EventProcessorOptions, FailurePolicy, HostState, PartitionId};
 use ephor_testkit::TestFleet;
 

@@ -5,23 +5,16 @@
 
 use std::fmt::{Display, Formatter};
 use std::fs;
-use std::io::{self, IoSlice};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
+use ephor_runtime::os::{private_file, read_full_at};
 
-use super::{DiskSpace, File, Files, direct_io, folder_and_name, path_parts};
-
-/// Only the owner may read the data folder.
-const FILE_MODE: u32 = 0o600;
-const FOLDER_MODE: u32 = 0o700;
-
-/// The most parts in one call on Linux (`IOV_MAX`).
-const MAX_PARTS: usize = 1024;
+use super::ensure_on_disk::ensure_on_disk;
+use super::{DiskSpace, File, Files, folder_and_name, path_parts};
+use crate::os;
 
 /// The files below one folder of this machine.
 #[derive(Debug, Clone)]
@@ -52,7 +45,7 @@ impl Files for DiskFiles {
     fn create(&self, path: &str) -> io::Result<Arc<dyn File>> {
         let path = self.below(path)?;
         let mut options = fs::File::options();
-        let opened = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(&path);
+        let opened = private_file(options.read(true).write(true).create_new(true)).open(&path);
         DiskFile::shared(opened.map_err(at("create", &path))?, path)
     }
 
@@ -78,9 +71,7 @@ impl Files for DiskFiles {
         if folder.is_empty() {
             return create_root(&path, sync_folder_at);
         }
-        let mut builder = fs::DirBuilder::new();
-        builder.mode(FOLDER_MODE);
-        match builder.create(&path) {
+        match os::private_folder().create(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             created => created.map_err(at("create folder", &path)),
         }
@@ -112,10 +103,7 @@ impl Files for DiskFiles {
     }
 
     fn space(&self) -> io::Result<Option<DiskSpace>> {
-        let found = rustix::fs::statvfs(&self.root).map_err(io::Error::from);
-        let found = found.map_err(at("get the free disk space of", &self.root))?;
-        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-        Ok(Some(DiskSpace { free: bytes(found.f_bavail), total: bytes(found.f_blocks) }))
+        os::space(&self.root).map(Some).map_err(at("get the free disk space of", &self.root))
     }
 
     fn shown(&self, path: &str) -> String {
@@ -130,11 +118,7 @@ impl Files for DiskFiles {
 /// Creates the data folder and missing parents, and syncs their names, since nobody else would.
 fn create_root(root: &Path, mut sync: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let parents = parents_to_sync(root);
-    fs::DirBuilder::new()
-        .mode(FOLDER_MODE)
-        .recursive(true)
-        .create(root)
-        .map_err(at("create folder", root))?;
+    os::private_folder().recursive(true).create(root).map_err(at("create folder", root))?;
     for parent in parents {
         match sync(&parent) {
             // A folder without read permission existed before, and so did the name in it.
@@ -174,61 +158,15 @@ impl DiskFile {
     fn shared(file: fs::File, path: PathBuf) -> io::Result<Arc<dyn File>> {
         Ok(Arc::new(DiskFile { file, path }))
     }
-
-    fn write_all(&self, mut position: u64, parts: &[&[u8]]) -> io::Result<()> {
-        let mut slices: Vec<IoSlice<'_>> =
-            parts.iter().filter(|part| !part.is_empty()).map(|part| IoSlice::new(part)).collect();
-        let mut rest = slices.as_mut_slice();
-        while !rest.is_empty() {
-            let written = match rustix::io::pwritev(&self.file, &rest[..rest.len().min(MAX_PARTS)], position)
-            {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => written,
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(errno.into()),
-            };
-            position += written as u64;
-            IoSlice::advance_slices(&mut rest, written);
-        }
-        Ok(())
-    }
-
-    fn read_full(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        while filled < into.len() {
-            match self.file.read_at(&mut into[filled..], position + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(filled)
-    }
-
-    fn allocate(&self, length: u64) -> io::Result<()> {
-        // The system refuses to allocate 0 bytes.
-        if length == 0 {
-            return Ok(());
-        }
-        loop {
-            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, length) {
-                Err(Errno::INTR) => {}
-                // A file system that cannot allocate ahead can still be written.
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => return Ok(()),
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-    }
 }
 
 impl File for DiskFile {
     fn write_at(&self, position: u64, parts: &[&[u8]]) -> io::Result<()> {
-        self.write_all(position, parts).map_err(at("write", &self.path))
+        os::write_parts_at(&self.file, position, parts).map_err(at("write", &self.path))
     }
 
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.read_full(position, into).map_err(at("read", &self.path))
+        read_full_at(&self.file, into, position).map_err(at("read", &self.path))
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
@@ -240,7 +178,7 @@ impl File for DiskFile {
     }
 
     fn reserve(&self, length: u64) -> io::Result<()> {
-        self.allocate(length).map_err(at("allocate space for", &self.path))
+        os::reserve(&self.file, length).map_err(at("allocate space for", &self.path))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -248,7 +186,7 @@ impl File for DiskFile {
     }
 
     fn ensure_on_disk(&self, part: Range<u64>) -> io::Result<()> {
-        direct_io::ensure_on_disk(&self.path, &self.file, part).map_err(at("ensure on disk", &self.path))
+        ensure_on_disk(&self.path, &self.file, part).map_err(at("ensure on disk", &self.path))
     }
 }
 
@@ -284,6 +222,8 @@ fn at(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> io::Error 
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use rustix::io::Errno;
+
     use super::*;
     use crate::files::is_disk_full;
 
@@ -309,19 +249,6 @@ mod tests {
         assert!(is_disk_full(&quota));
         let broken = at("write", Path::new("x"))(Errno::IO.into());
         assert!(!is_disk_full(&broken));
-    }
-
-    #[test]
-    fn more_parts_than_one_call_takes_are_all_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = DiskFiles::new(folder.path().to_owned()).create("many").unwrap();
-        let bytes: Vec<u8> = (0..3 * MAX_PARTS).map(|index| index as u8).collect();
-        let parts: Vec<&[u8]> = bytes.chunks(1).collect();
-        file.write_at(5, &parts).unwrap();
-        let mut read = vec![9; bytes.len() + 5];
-        assert_eq!(file.read_at(0, &mut read).unwrap(), read.len());
-        assert_eq!(read[..5], [0; 5]);
-        assert_eq!(read[5..], bytes);
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //!
 //! Paths are relative to the data folder. Their parts are separated by `/`; the empty path is the data folder itself.
 
-mod direct_io;
 mod disk;
+mod ensure_on_disk;
 mod memory;
 
 use std::fmt::Debug;

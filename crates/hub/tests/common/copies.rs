@@ -1,11 +1,24 @@
-//! Copies a hub's folder: one that is closed, or one whose namespace is running.
+//! Copies a hub's folder: a committed one, one that is closed, or one whose namespace is running.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// So many copies may be spoilt by files that are replaced meanwhile.
 const MAX_COPIES: usize = 100;
+
+/// The path of a data folder in `golden/`, which an earlier version wrote.
+pub(crate) fn golden_folder(name: &str) -> PathBuf {
+    // Tests of other crates use it, too.
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../hub/tests/golden").join(name)
+}
+
+/// A copy of a data folder in `golden/`, to be opened: opening may write.
+pub(crate) fn copy_of_golden(name: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    copy_folder(&golden_folder(name), folder.path()).unwrap();
+    folder
+}
 
 /// Copies what is in a folder, with all folders below, into one that is there and empty.
 pub(crate) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {

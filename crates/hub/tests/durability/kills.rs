@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use ephor_hub::{Durability, LocalNamespace, verify_folder};
 
-use crate::kill_parts::child_process::{Myself, orders};
-use crate::kill_parts::ledger::{Faults, Ledger};
-use crate::kill_parts::protocol::{Orders, Word};
-use crate::kill_parts::sender::{self, HUB};
+use crate::kill_helpers::child_process::{Myself, orders};
+use crate::kill_helpers::ledger::{Faults, Ledger};
+use crate::kill_helpers::protocol::{Orders, Word};
+use crate::kill_helpers::sender::{self, HUB};
 
 const DEFAULT_KILLS: u32 = 20;
 const SIGKILL: i32 = 9;

@@ -15,10 +15,10 @@ mod crash_model;
 mod crashes;
 mod failed_sync;
 mod faulty_files;
-mod files;
+mod files_conformance;
 mod freed_segments;
-#[path = "../kill_parts/mod.rs"]
-mod kill_parts;
+#[path = "../kill_helpers/mod.rs"]
+mod kill_helpers;
 mod kills;
 mod restart;
 mod retention;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ephor_core::event::NewEvent;
 use ephor_hub::{HubConfig, HubError, LocalNamespace, LockError, NamespaceConfig, verify_folder};
 
-use crate::kill_parts::child_process::{Myself, orders, say, wait_for_the_end};
+use crate::kill_helpers::child_process::{Myself, orders, say, wait_for_the_end};
 
 fn config() -> NamespaceConfig {
     NamespaceConfig { hubs: vec![HubConfig::new("homes", 1).unwrap()], ..NamespaceConfig::default() }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::source::{EventSource, Receiver};
+use ephor_core::producer::{Producer, SendCause};
+use ephor_core::source::{EventSource, Receiver, SourceError};
 use ephor_hub::{
     Durability, Hub, HubConfig, HubError, LocalNamespace, NamespaceConfig, Retention, SendError, Target,
     verify_folder,
@@ -162,6 +163,56 @@ fn sending_stops_on_a_full_disk_and_resumes_without_a_restart() {
         disk.clear();
         let (_namespace, hub) = open(disk);
         wait_for(sent.check(&hub));
+    });
+}
+
+/// Through the interface of all hubs, a batch of many keys is stored in parts.
+#[test]
+fn a_producer_says_how_many_events_of_a_batch_are_stored_when_the_disk_is_full() {
+    let name = "full_disk::a_producer_says_how_many_events_of_a_batch_are_stored_when_the_disk_is_full";
+    on_small_disk(name, DISK, |disk| {
+        let (_namespace, hub) = open(disk);
+        disk.fill_but(2 << 20);
+        wait_for(async {
+            let keyed = |number: u64| NewEvent {
+                partition_key: Some(format!("home-{}", number % 10).into()),
+                ..NewEvent::new(body(number))
+            };
+            let producer = hub.producer();
+            // The first batches fit, a later one does not.
+            let (mut before, mut batches) = (0, 0);
+            let error = loop {
+                let batch = (before..before + 200).map(keyed).collect();
+                match Producer::send_batch(&producer, Target::Any, batch).await {
+                    Ok(sent) => before += sent.count as u64,
+                    Err(error) => break error,
+                }
+                batches += 1;
+            };
+            assert!(batches > 0);
+            assert!(matches!(error.cause, SendCause::Source(SourceError::Unavailable(_))), "{error:?}");
+            assert!(error.to_string().contains("the disk is full"), "{error}");
+            let mut stored = Vec::new();
+            for partition in 0..PARTITIONS {
+                stored.extend(read_all(&hub, partition).await);
+            }
+            let missing = before + error.stored as u64;
+            assert!((0..missing).all(|number| stored.contains(&number)), "{missing}");
+            assert!(!stored.contains(&missing), "{missing} is the first that is missing");
+            for home in 0..10 {
+                let of_key: Vec<u64> = stored.iter().copied().filter(|number| number % 10 == home).collect();
+                assert_eq!(of_key, Vec::from_iter((home..).step_by(10).take(of_key.len())), "home-{home}");
+            }
+            // Sending again from there on loses nothing.
+            disk.clear();
+            let rest = (missing..before + 200).map(keyed).collect();
+            Producer::send_batch(&producer, Target::Any, rest).await.unwrap();
+            let mut stored = Vec::new();
+            for partition in 0..PARTITIONS {
+                stored.extend(read_all(&hub, partition).await);
+            }
+            assert!((0..before + 200).all(|number| stored.contains(&number)));
+        });
     });
 }
 

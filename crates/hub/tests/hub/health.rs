@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 use ephor_hub::health::{FAILURE_SHOWN_FOR, MAX_COMMIT_TIME, Problem};
-use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent, SendError};
+use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig, NewEvent, Receipt, SendError};
 use ephor_testkit::conformance::source::check;
 
 use tokio::task::JoinSet;
 
-use crate::common::gated::Gated;
+use crate::common::gated::{Gate, Gated, Gates};
 
 /// A clock that stands where it is put, and kills the committer that asks it.
 #[derive(Debug, Default)]
@@ -79,71 +79,81 @@ async fn a_committer_that_died_is_noticed_and_its_senders_are_told() {
     assert_eq!(hub.health(), namespace.health());
 }
 
+/// A hub on a disk whose calls can be held up.
+struct GatedHub {
+    gates: Gates,
+    clock: Arc<DeadlyClock>,
+    namespace: LocalNamespace,
+    hub: Hub,
+}
+
+impl GatedHub {
+    fn new() -> Self {
+        let (files, gates) = Gated::new();
+        let clock = Arc::new(DeadlyClock::default());
+        let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
+        let hub = namespace.hub("homes").unwrap();
+        Self { gates, clock, namespace, hub }
+    }
+
+    /// Sends an event, whose commit hangs in its sync.
+    fn send_and_hang(&self) -> JoinSet<Result<Receipt, SendError>> {
+        self.gates.syncs.set_shut(true);
+        let producer = self.hub.producer();
+        let mut sending = JoinSet::new();
+        sending.spawn(async move { producer.send(NewEvent::new("door")).await });
+        sending
+    }
+}
+
+/// Waits for a call that hangs, asserts that this is noticed after [`MAX_COMMIT_TIME`], and lets the call go on.
+fn assert_noticed(gate: &Gate, namespace: &LocalNamespace, clock: &DeadlyClock) {
+    gate.waiting();
+    let healthy = namespace.health();
+    let waiting = MAX_COMMIT_TIME + Duration::from_secs(1);
+    clock.now.fetch_add(waiting.as_nanos() as u64, Ordering::SeqCst);
+    let hanging = namespace.health();
+    // Opened before anything is asserted: a hub that is dropped waits for its disk.
+    gate.set_shut(false);
+    assert_eq!(healthy, []);
+    assert_eq!(hanging, [Problem::DiskHangs { hub: "homes".parse().unwrap(), waiting }]);
+}
+
 #[tokio::test]
 async fn a_disk_that_hangs_is_noticed_without_waiting_for_it() {
-    let (files, gates) = Gated::new();
-    let clock = Arc::new(DeadlyClock::default());
-    let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
-    let hub = namespace.hub("homes").unwrap();
-    gates.syncs.set_shut(true);
-    let producer = hub.producer();
-    let mut sending = JoinSet::new();
-    sending.spawn(async move { producer.send(NewEvent::new("door")).await });
-    let _namespace = tokio::task::spawn_blocking(move || {
-        gates.syncs.waiting();
-        let healthy = namespace.health();
-        let waiting = MAX_COMMIT_TIME + Duration::from_secs(1);
-        clock.now.store(waiting.as_nanos() as u64, Ordering::SeqCst);
-        let hanging = namespace.health();
-        // Opened before anything is asserted: a hub that is dropped waits for its disk.
-        gates.syncs.set_shut(false);
-        assert_eq!(healthy, []);
-        assert_eq!(hanging, [Problem::DiskHangs { hub: "homes".parse().unwrap(), waiting }]);
+    let gated = GatedHub::new();
+    let mut sending = gated.send_and_hang();
+    let GatedHub { gates, clock, namespace, hub } = gated;
+    let waited = tokio::task::spawn_blocking(move || {
+        assert_noticed(&gates.syncs, &namespace, &clock);
         namespace
-    })
-    .await
-    .unwrap();
+    });
+    let _namespace = waited.await.unwrap();
     sending.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(hub.health(), []);
 }
 
 #[tokio::test]
 async fn a_disk_that_hangs_while_the_hub_rests_is_noticed() {
-    let (files, gates) = Gated::new();
-    let clock = Arc::new(DeadlyClock::default());
-    let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
-    let hub = namespace.hub("homes").unwrap();
+    let GatedHub { gates, clock, namespace, hub } = GatedHub::new();
     gates.times.set_shut(true);
     // The hub writes its time before it rests again.
-    let later = Duration::from_secs(3_600);
-    clock.now.store(later.as_nanos() as u64, Ordering::SeqCst);
+    clock.now.store(Duration::from_secs(3_600).as_nanos() as u64, Ordering::SeqCst);
     hub.producer().send(NewEvent::new("door")).await.unwrap();
-    let namespace = tokio::task::spawn_blocking(move || {
-        gates.times.waiting();
-        let healthy = namespace.health();
-        let waiting = MAX_COMMIT_TIME + Duration::from_secs(1);
-        clock.now.store((later + waiting).as_nanos() as u64, Ordering::SeqCst);
-        let hanging = namespace.health();
-        gates.times.set_shut(false);
-        assert_eq!(healthy, []);
-        assert_eq!(hanging, [Problem::DiskHangs { hub: "homes".parse().unwrap(), waiting }]);
+    let waited = tokio::task::spawn_blocking(move || {
+        assert_noticed(&gates.times, &namespace, &clock);
         namespace
     });
-    let namespace = namespace.await.unwrap();
+    let namespace = waited.await.unwrap();
     hub.producer().send(NewEvent::new("door")).await.unwrap();
     assert_eq!(namespace.health(), []);
 }
 
 #[tokio::test]
 async fn a_commit_that_hung_and_then_failed_counts_from_its_end() {
-    let (files, gates) = Gated::new();
-    let clock = Arc::new(DeadlyClock::default());
-    let namespace = LocalNamespace::on(files, one_hub(), clock.clone()).unwrap();
-    let hub = namespace.hub("homes").unwrap();
-    gates.syncs.set_shut(true);
-    let producer = hub.producer();
-    let mut sending = JoinSet::new();
-    sending.spawn(async move { producer.send(NewEvent::new("door")).await });
+    let gated = GatedHub::new();
+    let mut sending = gated.send_and_hang();
+    let GatedHub { gates, clock, namespace: _namespace, hub } = gated;
     let hung = 2 * FAILURE_SHOWN_FOR;
     let ended = clock.clone();
     tokio::task::spawn_blocking(move || {

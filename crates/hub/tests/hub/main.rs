@@ -4,6 +4,7 @@
 //! and those of a full disk must be closed at once.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod clock_jump_durability;
 mod clock_jumps;
 mod clocked_hub;
 #[path = "../common/mod.rs"]
@@ -14,20 +15,19 @@ mod disk_reserve;
 mod emulator_config;
 mod epochs;
 mod full_disk;
-mod golden;
+mod golden_folders;
 mod health;
 mod hubs_and_groups;
-mod jump_on_disk;
-mod off_most_of_the_day;
-mod older_rules;
-#[path = "../older_rules_messages/mod.rs"]
-mod older_rules_messages;
+mod logs_with_older_rules;
+mod logs_without_validation;
+#[path = "../messages_with_older_rules/mod.rs"]
+mod messages_with_older_rules;
+#[path = "../messages_without_validation/mod.rs"]
+mod messages_without_validation;
 mod reading;
+mod retention_while_off;
 mod sending;
-#[path = "../kill_parts/small_disk.rs"]
+#[path = "../kill_helpers/small_disk.rs"]
 mod small_disk;
-mod source;
+mod source_conformance;
 mod stalled_disk;
-mod unvalidated;
-#[path = "../unvalidated_messages/mod.rs"]
-mod unvalidated_messages;

@@ -1,11 +1,13 @@
 //! Tests of reading: start positions, order and batch sizes; from memory and from files.
 
+mod start_positions;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
-use ephor_core::ids::PartitionId;
+use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenError, OpenRequest, Receiver};
 use ephor_core::time::Timestamp;
@@ -96,142 +98,6 @@ fn from(number: u64) -> Vec<u64> {
 }
 
 // Where it begins.
-
-#[tokio::test]
-async fn the_beginning_is_the_first_event() {
-    for clocked in ClockedHub::every_kind(1) {
-        clocked.fill().await;
-        assert_eq!(clocked.numbers(StartPosition::Earliest).await, from(0));
-    }
-}
-
-#[tokio::test]
-async fn the_end_is_behind_the_last_event() {
-    for clocked in ClockedHub::every_kind(1) {
-        clocked.fill().await;
-        let mut reader = clocked.reader(StartPosition::Latest).await;
-        clocked.hub.producer().send(NewEvent::new("news")).await.unwrap();
-        assert_eq!(next(&mut reader, 10).await, [60]);
-    }
-}
-
-#[tokio::test]
-async fn every_number_and_every_offset_can_be_begun_at_and_behind() {
-    for clocked in ClockedHub::every_kind(1) {
-        clocked.fill().await;
-        for number in 0..60 {
-            let at = SequenceNumber(number);
-            assert_eq!(clocked.numbers(StartPosition::at(at)).await, from(number));
-            let at = |inclusive| StartPosition::Offset { offset: offset_of(number), inclusive };
-            assert_eq!(clocked.numbers(at(true)).await, from(number));
-            if number < 59 {
-                assert_eq!(
-                    clocked.numbers(StartPosition::after(SequenceNumber(number))).await,
-                    from(number + 1)
-                );
-                assert_eq!(clocked.numbers(at(false)).await, from(number + 1));
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn every_time_begins_at_the_first_event_of_that_time_or_later() {
-    for clocked in ClockedHub::every_kind(1) {
-        clocked.fill().await;
-        for second in 0..15 {
-            let first = second as u64 * 4;
-            for (time, first) in
-                [(time(second), first), (time(second) - 999, first), (time(second) - 1, first)]
-            {
-                let start = StartPosition::EnqueuedTime(Timestamp(time));
-                assert_eq!(clocked.numbers(start).await, from(first), "at {time}");
-            }
-        }
-        assert_eq!(clocked.numbers(StartPosition::EnqueuedTime(Timestamp(0))).await, from(0));
-    }
-}
-
-#[tokio::test]
-async fn a_time_to_come_begins_with_the_first_event_that_is_not_before_it() {
-    for clocked in ClockedHub::every_kind(1) {
-        clocked.fill().await;
-        let mut reader = clocked.reader(StartPosition::EnqueuedTime(Timestamp(time(20)))).await;
-        for second in [16, 19, 20, 21] {
-            clocked.clock.set(time(second));
-            clocked.hub.producer().send(NewEvent::new("news")).await.unwrap();
-        }
-        assert_eq!([next(&mut reader, 1).await, next(&mut reader, 1).await], [[62], [63]]);
-        assert_eq!(reader.take_missed(), 0, "an event that is too early is not reported as missed");
-    }
-}
-
-#[tokio::test]
-async fn the_next_event_to_come_can_be_begun_at_and_nothing_beyond_it() {
-    for clocked in ClockedHub::every_kind(1) {
-        clocked.fill().await;
-        for start in [StartPosition::at(SequenceNumber(60)), StartPosition::after(SequenceNumber(59))] {
-            drop(clocked.reader(start).await);
-        }
-        for start in [61, 1_000, u64::MAX] {
-            let refused =
-                clocked.hub.reader(FIRST, StartPosition::at(SequenceNumber(start))).await.unwrap_err();
-            let said = format!(
-                "no such position: The supplied sequence number '{start}' is invalid. The last sequence \
-                 number in the system is '59'"
-            );
-            assert!(matches!(refused, OpenError::InvalidPosition { .. }));
-            assert_eq!(refused.to_string(), said);
-            let behind = StartPosition::after(SequenceNumber(start));
-            assert!(clocked.hub.reader(FIRST, behind).await.is_err());
-        }
-    }
-}
-
-#[tokio::test]
-async fn an_offset_that_no_event_has_is_no_position() {
-    for clocked in ClockedHub::every_kind(1) {
-        clocked.fill().await;
-        let between = Offset::number(offset_of(3).as_number().unwrap() + 1);
-        for offset in [between, offset_of(60), Offset::number(0), Offset::new("@latest"), Offset::new("-1")] {
-            let said = format!("no such position: The supplied offset '{offset}' is invalid.");
-            let start = StartPosition::Offset { offset, inclusive: true };
-            assert_eq!(clocked.hub.reader(FIRST, start).await.unwrap_err().to_string(), said);
-        }
-    }
-}
-
-#[tokio::test]
-async fn an_empty_partition_can_be_begun_everywhere_it_will_be() {
-    for clocked in ClockedHub::every_kind(2) {
-        let starts = [
-            StartPosition::Earliest,
-            StartPosition::Latest,
-            StartPosition::at(SequenceNumber(0)),
-            StartPosition::EnqueuedTime(Timestamp(0)),
-            StartPosition::EnqueuedTime(Timestamp(time(0))),
-        ];
-        let mut readers = Vec::new();
-        for start in starts {
-            readers.push(clocked.reader(start).await);
-        }
-        clocked.hub.producer().send_to(PartitionId(1), NewEvent::new("of another")).await.unwrap();
-        clocked.hub.producer().send_to(FIRST, NewEvent::new("door")).await.unwrap();
-        for reader in &mut readers {
-            assert_eq!(next(reader, 10).await, [0]);
-        }
-    }
-}
-
-#[tokio::test]
-async fn unknown_partitions_are_told_by_their_number() {
-    for clocked in ClockedHub::every_kind(2) {
-        let refused = clocked.hub.reader(PartitionId(2), StartPosition::Earliest).await.unwrap_err();
-        assert_eq!(refused.to_string(), "partition 2 of hub \"homes\" does not exist");
-        let refused = clocked.hub.partition_properties(PartitionId(9)).await.unwrap_err();
-        assert_eq!(refused.to_string(), "partition 9 of hub \"homes\" does not exist");
-    }
-}
 
 // In which portions.
 

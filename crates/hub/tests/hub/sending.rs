@@ -1,5 +1,8 @@
 //! Tests of sending: partitions, refused events, receipts, and the guarantee of an acknowledgement.
 
+mod refused_events;
+mod slow_disk;
+
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -117,6 +120,22 @@ async fn a_batch_by_key_carries_the_key_in_every_event() {
 }
 
 #[tokio::test]
+async fn without_a_wish_the_key_of_the_events_chooses_the_partition_and_two_keys_are_refused() {
+    for (_namespace, hub) in every_kind(&homes(4)) {
+        let producer = hub.producer();
+        let chosen = producer.send(keyed("home-7", "one")).await.unwrap().partition;
+        let events = [NewEvent::new("none"), keyed("home-7", "a"), keyed("home-7", "b")];
+        let receipt = producer.send_batch(Target::Any, events).await.unwrap();
+        assert_eq!((receipt.partition, receipt.count), (chosen, 3));
+        let mixed = [keyed("home-7", "a"), keyed("home-8", "b")];
+        let refused = producer.send_batch(Target::Any, mixed.clone()).await.unwrap_err();
+        assert!(matches!(refused, SendError::DifferentKeys), "{refused}");
+        // Where the partition is named, keys choose nothing.
+        producer.send_batch(Target::Partition(FIRST), mixed).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn without_a_wish_all_partitions_get_as_many() {
     for (_namespace, hub) in every_kind(&homes(4)) {
         let producers = [hub.producer(), hub.producer(), hub.producer().clone()];
@@ -173,169 +192,7 @@ async fn batches_of_many_senders_stay_whole_and_each_sender_keeps_its_order() {
     }
 }
 
-#[tokio::test]
-async fn a_batch_with_one_bad_event_stores_none() {
-    let hub = HubConfig { max_event_bytes: 100, ..homes(1) };
-    for (_namespace, hub) in every_kind(&hub) {
-        let events = [NewEvent::new("good"), NewEvent::new(vec![0; 200]), NewEvent::new("good")];
-        let refused = hub.producer().send_batch(Target::Any, events).await.unwrap_err();
-        assert!(matches!(refused, SendError::EventTooLarge { .. }), "{refused}");
-        assert_eq!(all(&hub, FIRST).await.len(), 0);
-    }
-}
-
 // What is refused.
-
-#[tokio::test]
-async fn an_event_over_the_limit_is_refused_with_its_size_and_the_limit() {
-    for (_namespace, hub) in every_kind(&homes(1)) {
-        let overhead = {
-            let mut batch = hub.producer().batch();
-            batch.push(&keyed("home", "")).unwrap();
-            batch.push(&NewEvent::new(vec![0; 1_000_000])).unwrap();
-            // A long body has a longer length in front.
-            11
-        };
-        let largest = NewEvent { body: vec![7; (1 << 20) - overhead].into(), ..keyed("abc", "") };
-        hub.producer().send(largest).await.unwrap();
-        let over = NewEvent { body: vec![7; (1 << 20) - overhead + 1].into(), ..keyed("abc", "") };
-        let refused = hub.producer().send(over).await.unwrap_err();
-        assert!(matches!(refused, SendError::EventTooLarge { size: 1_048_577, limit: 1_048_576 }));
-        assert_eq!(
-            refused.to_string(),
-            "the event has 1048577 bytes; this hub accepts at most 1048576 bytes"
-        );
-        let far_over = hub.producer().send(NewEvent::new(vec![7; 9 << 20])).await.unwrap_err();
-        assert!(matches!(far_over, SendError::EventTooLarge { limit: 1_048_576, .. }), "{far_over}");
-        assert_eq!(all(&hub, FIRST).await.len(), 1);
-    }
-}
-
-#[tokio::test]
-async fn properties_and_keys_count_towards_the_limit() {
-    let hub = HubConfig { max_event_bytes: 100, ..homes(1) };
-    for (_namespace, hub) in every_kind(&hub) {
-        let long: String = "x".repeat(120);
-        let properties = Properties::from_iter([("note", &*long)]);
-        let large = [
-            NewEvent { properties: properties.clone(), ..NewEvent::default() },
-            NewEvent { system_properties: properties, ..NewEvent::default() },
-            NewEvent { partition_key: Some(long.as_str().into()), ..NewEvent::default() },
-        ];
-        for event in large {
-            let refused = hub.producer().send(event).await.unwrap_err();
-            assert!(
-                matches!(refused, SendError::EventTooLarge { size, limit: 100 } if size >= 120),
-                "{refused}"
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_batch_that_is_too_large_is_refused_and_keeps_what_it_had() {
-    for (_namespace, hub) in every_kind(&homes(1)) {
-        let mut batch = hub.producer().batch();
-        let event = NewEvent::new(vec![7; 1_000_000]);
-        let refused = loop {
-            if let Err(refused) = batch.push(&event) {
-                break refused;
-            }
-        };
-        assert!(matches!(refused, SendError::BatchTooLarge { .. }), "{refused}");
-        let said = refused.to_string();
-        assert!(said.ends_with("bytes; a batch has at most 20971520 bytes; split it"), "{said}");
-        assert_eq!(batch.len(), 20);
-        assert!(batch.bytes() <= MAX_BATCH_BYTES);
-        let receipt = hub.producer().send_encoded(Target::Any, batch).await.unwrap();
-        assert_eq!(receipt.count, 20);
-    }
-}
-
-#[tokio::test]
-async fn an_empty_batch_is_refused() {
-    for (_namespace, hub) in every_kind(&homes(1)) {
-        let producer = hub.producer();
-        for refused in [
-            producer.send_batch(Target::Any, []).await.unwrap_err(),
-            producer.send_encoded(Target::Partition(FIRST), producer.batch()).await.unwrap_err(),
-        ] {
-            assert_eq!(refused.to_string(), "the batch is empty");
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_partition_that_is_not_there_is_refused_with_the_number_of_those_that_are() {
-    for (_namespace, hub) in every_kind(&homes(4)) {
-        let refused = hub.producer().send_to(PartitionId(4), NewEvent::new("door")).await.unwrap_err();
-        assert_eq!(refused.to_string(), "hub \"homes\" has no partition 4; it has 4 in all, numbered from 0");
-    }
-}
-
-#[tokio::test]
-async fn a_key_of_more_than_128_characters_is_refused_and_quoted_in_part() {
-    for (_namespace, hub) in every_kind(&homes(4)) {
-        hub.producer().send(keyed(&"é".repeat(128), "door")).await.unwrap();
-        let long = "k".repeat(129);
-        let said = format!("partition key {:?}… has 129 characters; at most 128 are allowed", "k".repeat(80));
-        for refused in [
-            hub.producer().send(keyed(&long, "door")).await.unwrap_err(),
-            hub.producer().send_batch(Target::Key(&long), [NewEvent::new("door")]).await.unwrap_err(),
-            hub.producer().batch().push_message(Some(&long), &message()).unwrap_err(),
-        ] {
-            assert_eq!(refused.to_string(), said);
-        }
-    }
-}
-
-#[tokio::test]
-async fn bytes_that_are_no_message_are_refused_and_leave_the_batch_as_it_was() {
-    for (_namespace, hub) in every_kind(&homes(1)) {
-        let mut batch = hub.producer().batch();
-        batch.push_message(None, &message()).unwrap();
-        let bytes = batch.bytes();
-        let whole = message();
-        let torn = &whole[..whole.len() - 1];
-        let without_a_body = &[0x00, 0x53, 0x70, 0x45][..];
-        for bad in [b"".as_slice(), b"door", torn, without_a_body] {
-            let refused = batch.push_message(None, bad).unwrap_err();
-            assert!(refused.to_string().starts_with("the event cannot be stored: "), "{refused}");
-        }
-        assert_eq!((batch.len(), batch.bytes()), (1, bytes));
-        let receipt = hub.producer().send_encoded(Target::Any, batch).await.unwrap();
-        assert_eq!(receipt.count, 1);
-    }
-}
-
-#[tokio::test]
-async fn what_amqp_cannot_say_is_refused_by_its_name() {
-    for (_namespace, hub) in every_kind(&homes(1)) {
-        let twice = Properties::from_iter([("level", 1), ("level", 2)]);
-        let refused = hub.producer().send(NewEvent { properties: twice, ..NewEvent::default() }).await;
-        let said = refused.unwrap_err().to_string();
-        assert!(
-            said.starts_with("the event cannot be stored: property \"level\" cannot be sent: "),
-            "{said}"
-        );
-        let hubs_own = Properties::from_iter([("x-opt-offset", "12")]);
-        let refused =
-            hub.producer().send(NewEvent { system_properties: hubs_own, ..NewEvent::default() }).await;
-        let said = refused.unwrap_err().to_string();
-        assert!(said.ends_with("the hub writes this annotation itself"), "{said}");
-    }
-}
-
-#[tokio::test]
-async fn a_closed_hub_refuses_what_comes_later() {
-    for (namespace, hub) in every_kind(&homes(1)) {
-        hub.producer().send(NewEvent::new("in time")).await.unwrap();
-        namespace.close().unwrap();
-        let refused = hub.producer().send(NewEvent::new("too late")).await.unwrap_err();
-        assert!(matches!(refused, SendError::Closed(_)));
-        assert_eq!(refused.to_string(), "the hub is closed");
-    }
-}
 
 // What comes back.
 
@@ -476,125 +333,3 @@ async fn a_clock_that_stands_still_lets_nobody_wait_for_company() {
 }
 
 // What waits.
-
-/// A hub on a disk with a gate; this many bytes may wait for it.
-fn slow(queue_bytes: u64) -> (LocalNamespace, Hub, Arc<Gate>) {
-    let (files, gates) = Gated::new();
-    let gate = gates.syncs;
-    let config = NamespaceConfig { queue_bytes, ..NamespaceConfig::default() };
-    let namespace = LocalNamespace::on(files, config, Ticking::new(1_000, 0)).unwrap();
-    let hub = HubConfig { max_event_bytes: queue_bytes.min(1 << 20), ..homes(1) };
-    let hub = namespace.create_hub(hub).unwrap();
-    (namespace, hub, gate)
-}
-
-#[tokio::test]
-async fn nobody_sees_an_event_before_it_is_on_disk() {
-    let (_namespace, hub, gate) = slow(1 << 20);
-    gate.set_shut(true);
-    let (producer, mut reader) = (hub.producer(), hub.reader(FIRST, StartPosition::Earliest).await.unwrap());
-    let mut send = pin!(producer.send(NewEvent::new("door")));
-    let mut receive = pin!(reader.next(1, 1));
-    assert!(poll_once(send.as_mut()).is_pending());
-    gate.waiting();
-    assert!(poll_once(send.as_mut()).is_pending() && poll_once(receive.as_mut()).is_pending());
-    assert_eq!(hub.partition_properties(FIRST).await.unwrap().last, None);
-    gate.set_shut(false);
-    assert_eq!(send.await.unwrap().first.0, 0);
-    assert_eq!(receive.await.unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn a_send_that_is_dropped_while_it_waits_for_the_disk_is_stored_all_the_same() {
-    let (_namespace, hub, gate) = slow(1 << 20);
-    let producer = hub.producer();
-    drop(producer.send(NewEvent::new("never began")));
-    gate.set_shut(true);
-    {
-        let mut first = pin!(producer.send(NewEvent::new("on its way")));
-        assert!(poll_once(first.as_mut()).is_pending());
-        gate.waiting();
-        let mut second = pin!(producer.send(NewEvent::new("in the queue")));
-        assert!(poll_once(second.as_mut()).is_pending());
-    }
-    gate.set_shut(false);
-    let receipt = producer.send(NewEvent::new("last")).await.unwrap();
-    assert_eq!(receipt.first.0, 2);
-    let texts: Vec<_> = all(&hub, FIRST).await.iter().map(|event| event.text().unwrap().to_owned()).collect();
-    assert_eq!(texts, ["on its way", "in the queue", "last"]);
-}
-
-#[tokio::test]
-async fn no_more_bytes_wait_for_the_disk_than_the_queue_may_hold() {
-    let (_namespace, hub, gate) = slow(4_096);
-    let producer = hub.producer();
-    let event = || NewEvent::new(vec![7; 990]);
-    gate.set_shut(true);
-    {
-        let mut first = pin!(producer.send(event()));
-        assert!(poll_once(first.as_mut()).is_pending());
-        gate.waiting();
-        let mut later: Vec<_> = (0..10).map(|_| Box::pin(producer.send(event()))).collect();
-        assert!(later.iter_mut().all(|send| poll_once(send.as_mut()).is_pending()));
-        // Those in the queue go on without their senders; those before it are gone with them.
-    }
-    gate.set_shut(false);
-    producer.send(event()).await.unwrap();
-    assert_eq!(all(&hub, FIRST).await.len(), 4 + 1, "four of about a thousand bytes fit");
-}
-
-#[tokio::test]
-async fn a_batch_that_is_larger_than_the_queue_goes_alone() {
-    let (_namespace, hub, _gate) = slow(4_096);
-    let events = (0..100).map(|_| NewEvent::new(vec![7; 1_000]));
-    assert_eq!(hub.producer().send_batch(Target::Any, events).await.unwrap().count, 100);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closing_stores_what_waits_and_answers_everybody() {
-    let (namespace, hub, gate) = slow(4_096);
-    gate.set_shut(true);
-    let producer = hub.producer();
-    let mut first = Box::pin(producer.send(NewEvent::new(vec![7; 990])));
-    assert!(poll_once(first.as_mut()).is_pending());
-    gate.waiting();
-    let mut sends: Vec<_> = (0..10).map(|_| Box::pin(producer.send(NewEvent::new(vec![7; 990])))).collect();
-    assert!(sends.iter_mut().all(|send| poll_once(send.as_mut()).is_pending()));
-    let close = tokio::task::spawn_blocking(move || namespace.close());
-    // Whoever has no place in the queue learns at once that there will be none.
-    let mut refused = 0;
-    for send in sends.drain(3..) {
-        refused += usize::from(matches!(send.await, Err(SendError::Closed(_))));
-    }
-    gate.set_shut(false);
-    close.await.unwrap().unwrap();
-    first.await.unwrap();
-    for send in sends {
-        send.await.unwrap();
-    }
-    assert_eq!(refused, 7);
-}
-
-#[tokio::test]
-async fn a_body_that_is_nested_too_deeply_is_refused() {
-    // An amqp-value of lists in lists: each says how long it is, so the innermost is written first.
-    let nested = |levels: usize| {
-        let mut value = vec![0x45];
-        for _ in 0..levels {
-            let size = u32::try_from(value.len() + 4).unwrap();
-            let mut outer = vec![0xd0];
-            outer.extend_from_slice(&size.to_be_bytes());
-            outer.extend_from_slice(&1u32.to_be_bytes());
-            outer.append(&mut value);
-            value = outer;
-        }
-        [&[0x00, 0x53, 0x77][..], &value].concat()
-    };
-    let namespace = LocalNamespace::in_memory(NamespaceConfig::default()).unwrap();
-    let hub = namespace.create_hub(homes(1)).unwrap();
-    let mut batch = hub.producer().batch();
-    batch.push_message(None, &nested(10)).unwrap();
-    let refused = batch.push_message(None, &nested(2_000)).unwrap_err();
-    assert!(matches!(refused, SendError::Unencodable(_)), "{refused}");
-    assert_eq!(batch.len(), 1);
-}

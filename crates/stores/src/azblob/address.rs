@@ -13,7 +13,7 @@ use ephor_core::ids::{HubName, Namespace};
 
 use crate::azblob::address_values::{case, layout, refuse, shared_with, yes_or_no};
 use crate::azblob::layout::blob_names::{Case, is_prefix};
-use crate::azblob::options::{ConnectError, SharedWith};
+use crate::azblob::options::{InvalidSettings, SharedWith};
 use crate::azblob::service::credential::{AccountKey, BlobCredential, Sas};
 use crate::storage_account::{DEFAULT_SUFFIX, StorageAccess, StorageAccount, field};
 use crate::url::DEFAULT_CONTAINER;
@@ -64,7 +64,7 @@ const FORMS: &str = "write azblob://ACCOUNT/CONTAINER, or a connection string of
 
 impl BlobAddress {
     /// Reads a URL or a connection string.
-    pub fn parse(text: &str) -> Result<Self, ConnectError> {
+    pub fn parse(text: &str) -> Result<Self, InvalidSettings> {
         let text = text.trim();
         match text.get(..9) {
             Some(scheme) if scheme.eq_ignore_ascii_case("azblob://") => Self::of_url(&text[9..]),
@@ -74,7 +74,7 @@ impl BlobAddress {
     }
 
     /// `ACCOUNT/CONTAINER[/PREFIX][?endpoint=…&neighbours=sdk&case=as-given&version=…&allow-insecure=true]`.
-    fn of_url(rest: &str) -> Result<Self, ConnectError> {
+    fn of_url(rest: &str) -> Result<Self, InvalidSettings> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if place.contains(['@', '#']) || query.contains('#') {
             return refuse("a URL of a storage account cannot contain a key: give it in a connection string");
@@ -110,7 +110,7 @@ impl BlobAddress {
         Ok(address)
     }
 
-    fn of_connection_string(text: &str) -> Result<Self, ConnectError> {
+    fn of_connection_string(text: &str) -> Result<Self, InvalidSettings> {
         let get = |wanted: &str| field(text, wanted);
         let place = get("Container").unwrap_or(DEFAULT_CONTAINER);
         let account = match StorageAccount::parse(text) {
@@ -135,7 +135,7 @@ impl BlobAddress {
         }
     }
 
-    fn at(account: &str, given: Option<Url>, place: &str) -> Result<Self, ConnectError> {
+    fn at(account: &str, given: Option<Url>, place: &str) -> Result<Self, InvalidSettings> {
         let known = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if account.is_empty() || !account.chars().all(known) {
             return refuse("the name of the account is invalid: use lower-case letters and digits");
@@ -183,7 +183,7 @@ impl BlobAddress {
     }
 }
 
-fn endpoint(text: &str) -> Result<Url, ConnectError> {
+fn endpoint(text: &str) -> Result<Url, InvalidSettings> {
     let url = Url::parse(text.trim_end_matches('/')).ok();
     let fine = |url: &Url| {
         matches!(url.scheme(), "http" | "https")
@@ -202,7 +202,7 @@ fn endpoint(text: &str) -> Result<Url, ConnectError> {
     }
 }
 
-fn credential(access: StorageAccess) -> Result<BlobCredential, ConnectError> {
+fn credential(access: StorageAccess) -> Result<BlobCredential, InvalidSettings> {
     match access {
         StorageAccess::Key(key) => match AccountKey::from_base64(&key) {
             Some(key) => Ok(BlobCredential::AccountKey(key)),

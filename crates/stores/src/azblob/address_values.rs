@@ -1,18 +1,18 @@
 //! Parses the values of an address that are the same in a URL and in a connection string.
 
 use super::address::Layout;
-use super::options::{ConnectError, SharedWith};
+use super::options::{InvalidSettings, SharedWith};
 use crate::azblob::layout::blob_names::Case;
 
-pub(super) fn refuse<T>(problem: impl Into<String>) -> Result<T, ConnectError> {
-    Err(ConnectError::Address { problem: problem.into() })
+pub(super) fn refuse<T>(problem: impl Into<String>) -> Result<T, InvalidSettings> {
+    Err(InvalidSettings::Address { problem: problem.into() })
 }
 
 pub(super) fn layout(
     name: Option<&str>,
     namespace: Option<&str>,
     hub: Option<&str>,
-) -> Result<Layout, ConnectError> {
+) -> Result<Layout, InvalidSettings> {
     match name.map(str::to_ascii_lowercase).as_deref() {
         None | Some("sdk") => Ok(Layout::Sdk),
         Some("eph") => {
@@ -27,7 +27,7 @@ pub(super) fn layout(
     }
 }
 
-pub(super) fn yes_or_no(text: &str) -> Result<bool, ConnectError> {
+pub(super) fn yes_or_no(text: &str) -> Result<bool, InvalidSettings> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -35,7 +35,7 @@ pub(super) fn yes_or_no(text: &str) -> Result<bool, ConnectError> {
     }
 }
 
-pub(super) fn shared_with(text: &str) -> Result<SharedWith, ConnectError> {
+pub(super) fn shared_with(text: &str) -> Result<SharedWith, InvalidSettings> {
     match text.to_ascii_lowercase().as_str() {
         "none" => Ok(SharedWith::EphorOnly),
         "sdk" => Ok(SharedWith::OtherSdks),
@@ -43,7 +43,7 @@ pub(super) fn shared_with(text: &str) -> Result<SharedWith, ConnectError> {
     }
 }
 
-pub(super) fn case(text: &str) -> Result<Case, ConnectError> {
+pub(super) fn case(text: &str) -> Result<Case, InvalidSettings> {
     match text.to_ascii_lowercase().as_str() {
         "small" => Ok(Case::Lower),
         "as-given" => Ok(Case::AsGiven),

@@ -1,4 +1,4 @@
-//! Plays arbitrary blobs, ours and those of other SDKs, for a fuzz target. Not for applications.
+//! Reads arbitrary blobs, as if they were ours or those of other SDKs, for a fuzz target. Not for applications.
 
 use std::time::Duration;
 

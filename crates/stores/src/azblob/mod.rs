@@ -115,8 +115,8 @@ pub use address::{BlobAddress, Layout};
 pub use layout::blob_names::Case;
 pub use legacy::LegacyContainer;
 pub use options::{
-    BlobOptions, ConnectError, DEFAULT_CALL_LIMIT, DEFAULT_MAX_CONCURRENT_REQUESTS, DEFAULT_SERVICE_VERSION,
-    SharedWith,
+    BlobOptions, DEFAULT_CALL_LIMIT, DEFAULT_MAX_CONCURRENT_REQUESTS, DEFAULT_SERVICE_VERSION,
+    InvalidSettings, SharedWith,
 };
 pub use service::credential::{AccountKey, BlobCredential, Sas};
 pub use store::BlobStore;

@@ -62,7 +62,7 @@ impl Default for BlobOptions {
 /// Why a text or options cannot be used. It shows no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConnectError {
+pub enum InvalidSettings {
     /// The text names no container of a storage account.
     #[error("the address of the Azure Blob store is invalid: {problem}")]
     Address {
@@ -91,8 +91,8 @@ pub enum ConnectError {
 }
 
 impl BlobOptions {
-    pub(super) fn check(&self) -> Result<(), ConnectError> {
-        let refuse = |what, problem: &str| Err(ConnectError::Option { what, problem: problem.to_owned() });
+    pub(super) fn check(&self) -> Result<(), InvalidSettings> {
+        let refuse = |what, problem: &str| Err(InvalidSettings::Option { what, problem: problem.to_owned() });
         let date = &self.service_version;
         if date.len() != 10 || format!("{date}T00:00:00Z").parse::<Timestamp>().is_err() {
             return refuse("service_version", "write a date, such as 2021-12-02");

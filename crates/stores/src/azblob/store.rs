@@ -14,9 +14,10 @@ use ephor_core::store::{
     Store, StoreError, StoreFuture, View,
 };
 
+use crate::OpenError;
 use crate::azblob::CLOCK_RESOLUTION;
 use crate::azblob::address::{BlobAddress, Layout};
-use crate::azblob::options::{BlobOptions, ConnectError, RENEW_LIMIT};
+use crate::azblob::options::{BlobOptions, InvalidSettings, RENEW_LIMIT};
 use crate::azblob::service::container::Container;
 use crate::azblob::service::credential::{AccountKey, BlobCredential, Sas};
 use crate::azblob::session::{ContainerCreation, Session};
@@ -30,8 +31,7 @@ use crate::azblob::session::{ContainerCreation, Session};
 /// use ephor_stores::azblob::{BlobOptions, BlobStore};
 ///
 /// let text = "AccountName=contoso;AccountKey=c2VjcmV0;Container=leases";
-/// let store = BlobStore::connect(text, BlobOptions::default())?;
-/// store.check().await?;
+/// let store = BlobStore::connect(text, BlobOptions::default()).await?;
 /// println!("{:?}", store.groups().await?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
@@ -42,39 +42,58 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// A store at `azblob://ACCOUNT/CONTAINER[/PREFIX]` or at a connection string. It connects with its first
-    /// call, and then creates the container if it does not exist. The credentials are in the connection string
-    /// or in the environment (`AZURE_STORAGE_KEY`, `AZURE_STORAGE_SAS_TOKEN`), or come from Entra ID.
-    pub fn connect(text: &str, options: BlobOptions) -> Result<Self, ConnectError> {
-        let address = BlobAddress::parse(text)?;
-        let credential = find_credential(&address)?;
-        Self::new(&address, credential, options, ContainerCreation::Allowed)
+    /// Connects: [`new`](Self::new), then [`check`](Self::check).
+    pub async fn connect(text: &str, options: BlobOptions) -> Result<Self, OpenError> {
+        let store = Self::new(text, options)?;
+        store.check().await?;
+        Ok(store)
     }
 
-    /// As [`connect`](Self::connect), with your own credential.
-    pub fn connect_with(
+    /// Connects for tools: [`new_existing`](Self::new_existing), then [`check`](Self::check). None if there is
+    /// no container.
+    pub async fn connect_existing(text: &str, options: BlobOptions) -> Result<Option<Self>, OpenError> {
+        let store = Self::new_existing(text, options)?;
+        if !store.exists().await? {
+            return Ok(None);
+        }
+        store.check().await?;
+        Ok(Some(store))
+    }
+
+    /// A store at `azblob://ACCOUNT/CONTAINER[/PREFIX]` or at a connection string. It connects with its first
+    /// call, and then creates the container if it does not exist. This call itself does no I/O. The credentials
+    /// are in the connection string or in the environment (`AZURE_STORAGE_KEY`, `AZURE_STORAGE_SAS_TOKEN`), or
+    /// come from Entra ID.
+    pub fn new(text: &str, options: BlobOptions) -> Result<Self, InvalidSettings> {
+        let address = BlobAddress::parse(text)?;
+        let credential = find_credential(&address)?;
+        Self::with_creation(&address, credential, options, ContainerCreation::Allowed)
+    }
+
+    /// As [`new`](Self::new), with your own credential.
+    pub fn with_credential(
         address: &BlobAddress,
         credential: BlobCredential,
         options: BlobOptions,
-    ) -> Result<Self, ConnectError> {
-        Self::new(address, credential, options, ContainerCreation::Allowed)
+    ) -> Result<Self, InvalidSettings> {
+        Self::with_creation(address, credential, options, ContainerCreation::Allowed)
     }
 
     /// A store for tools: it creates no container.
-    pub fn connect_existing(text: &str, options: BlobOptions) -> Result<Self, ConnectError> {
+    pub fn new_existing(text: &str, options: BlobOptions) -> Result<Self, InvalidSettings> {
         let address = BlobAddress::parse(text)?;
         let credential = find_credential(&address)?;
-        Self::new(&address, credential, options, ContainerCreation::Never)
+        Self::with_creation(&address, credential, options, ContainerCreation::Never)
     }
 
-    fn new(
+    fn with_creation(
         address: &BlobAddress,
         credential: BlobCredential,
         mut options: BlobOptions,
         creation: ContainerCreation,
-    ) -> Result<Self, ConnectError> {
+    ) -> Result<Self, InvalidSettings> {
         if address.layout != Layout::Sdk {
-            return Err(ConnectError::Address {
+            return Err(InvalidSettings::Address {
                 problem: "the container of an old Event Processor Host is read-only: export its positions, and import \
                           them into another store"
                     .into(),
@@ -114,12 +133,12 @@ impl BlobStore {
 }
 
 /// The credential: from the text, from the environment, or from Entra ID.
-pub(super) fn find_credential(address: &BlobAddress) -> Result<BlobCredential, ConnectError> {
+pub(super) fn find_credential(address: &BlobAddress) -> Result<BlobCredential, InvalidSettings> {
     if let Some(credential) = &address.credential {
         return Ok(credential.clone());
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-    let refuse = |what, problem: &str| Err(ConnectError::Option { what, problem: problem.to_owned() });
+    let refuse = |what, problem: &str| Err(InvalidSettings::Option { what, problem: problem.to_owned() });
     if let Some(key) = variable("AZURE_STORAGE_KEY") {
         return match AccountKey::from_base64(&key) {
             Some(key) => Ok(BlobCredential::AccountKey(key)),
@@ -247,7 +266,7 @@ mod tests {
         let address = "BlobEndpoint=http://127.0.0.1:7/contoso;AccountName=contoso;Container=leases";
         let address = BlobAddress::parse(address).unwrap();
         let credential = BlobCredential::Entra(crate::azblob::service::entra::credential("contoso").unwrap());
-        let error = BlobStore::connect_with(&address, credential, BlobOptions::default()).unwrap_err();
+        let error = BlobStore::with_credential(&address, credential, BlobOptions::default()).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("AZURE_STORAGE_KEY") && error.contains("https"), "{error}");
     }
@@ -257,7 +276,7 @@ mod tests {
         for (neighbours, shared) in [("none", false), ("sdk", true)] {
             let place = "AccountName=contoso;AccountKey=c2VjcmV0;Container=leases";
             let text = format!("{place};Neighbours={neighbours}");
-            let can = BlobStore::connect(&text, BlobOptions::default()).unwrap().capabilities();
+            let can = BlobStore::new(&text, BlobOptions::default()).unwrap().capabilities();
             assert_eq!(
                 (can.shared_with_other_sdks, can.fences_checkpoints),
                 (shared, !shared),

@@ -12,7 +12,7 @@ use super::rows::{number, optional_text};
 use super::schema::version_sql;
 use super::session::{Session, execute};
 use super::wakers;
-use crate::text::{read_host, write_host};
+use crate::record_text::{read_host, write_host};
 
 impl Session {
     pub(super) async fn heartbeat(

@@ -38,10 +38,11 @@ mod views;
 mod wakers;
 
 pub use options::{
-    ConnectError, DEFAULT_CALL_LIMIT, DEFAULT_CONNECTIONS, DEFAULT_LOCK_WAIT, DEFAULT_SCHEMA,
-    DEFAULT_TRANSACTION_IDLE, PostgresOptions,
+    DEFAULT_CALL_LIMIT, DEFAULT_CONNECTIONS, DEFAULT_LOCK_WAIT, DEFAULT_SCHEMA, DEFAULT_TRANSACTION_IDLE,
+    InvalidSettings, PostgresOptions,
 };
 pub use store::PostgresStore;
 
-/// The driver, for callers that pass a transaction to [`PostgresStore::save_in`].
+/// The driver, version 0.9, for callers that pass a transaction to [`PostgresStore::save_in`].
+#[doc(no_inline)]
 pub use sqlx;

@@ -79,7 +79,7 @@ impl Default for PostgresOptions {
 /// Why a URL or options cannot be used. It shows no password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ConnectError {
+pub enum InvalidSettings {
     /// The URL is invalid.
     #[error(
         "the URL of the PostgreSQL store cannot be read ({problem}): write \
@@ -116,11 +116,11 @@ pub enum ConnectError {
 }
 
 impl PostgresOptions {
-    pub(super) fn check(&self) -> Result<(), ConnectError> {
+    pub(super) fn check(&self) -> Result<(), InvalidSettings> {
         let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let begins = self.schema.starts_with(|c: char| c.is_ascii_lowercase());
         if !begins || self.schema.len() > MAX_SCHEMA_LENGTH || !self.schema.chars().all(letters) {
-            return Err(ConnectError::Schema { given: self.schema.chars().take(80).collect() });
+            return Err(InvalidSettings::Schema { given: self.schema.chars().take(80).collect() });
         }
         let zero = [
             ("connections", self.connections == 0),
@@ -129,15 +129,15 @@ impl PostgresOptions {
             ("transaction_idle", self.transaction_idle.as_millis() == 0),
         ];
         match zero.iter().find(|(_, zero)| *zero) {
-            Some((what, _)) => Err(ConnectError::Zero { what }),
+            Some((what, _)) => Err(InvalidSettings::Zero { what }),
             None => Ok(()),
         }
     }
 }
 
 /// The driver's options from a URL.
-pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectError> {
-    let problem = |problem: &str| ConnectError::Url { problem: problem.to_owned() };
+pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, InvalidSettings> {
+    let problem = |problem: &str| InvalidSettings::Url { problem: problem.to_owned() };
     let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
     if !matches!(scheme.as_deref(), Some("postgres" | "postgresql")) {
         return Err(problem("it does not begin with postgres://"));
@@ -155,8 +155,8 @@ pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, ConnectErro
 }
 
 /// The URL without parameters that the driver does not know: it would log them, and one may be a password.
-fn known_part(url: &str) -> Result<String, ConnectError> {
-    let problem = || ConnectError::Url { problem: "there is a ? or # in the wrong place".to_owned() };
+fn known_part(url: &str) -> Result<String, InvalidSettings> {
+    let problem = || InvalidSettings::Url { problem: "there is a ? or # in the wrong place".to_owned() };
     // The part after a # is the rest of a password.
     if url.contains('#') {
         return Err(problem());
@@ -190,12 +190,12 @@ mod tests {
         let long = "a".repeat(MAX_SCHEMA_LENGTH + 1);
         for schema in ["", "Ephor", "a b", "a\"b", "1a", "_a", "é", &long] {
             let options = PostgresOptions { schema: schema.to_owned(), ..PostgresOptions::default() };
-            assert!(matches!(options.check(), Err(ConnectError::Schema { .. })), "{schema}");
+            assert!(matches!(options.check(), Err(InvalidSettings::Schema { .. })), "{schema}");
         }
         let options = PostgresOptions { connections: 0, ..PostgresOptions::default() };
-        assert_eq!(options.check(), Err(ConnectError::Zero { what: "connections" }));
+        assert_eq!(options.check(), Err(InvalidSettings::Zero { what: "connections" }));
         let options = PostgresOptions { lock_wait: Duration::from_micros(9), ..PostgresOptions::default() };
-        assert_eq!(options.check(), Err(ConnectError::Zero { what: "lock_wait" }));
+        assert_eq!(options.check(), Err(InvalidSettings::Zero { what: "lock_wait" }));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::rows::{CHECKPOINT_COLUMNS, text};
 use super::session::{MAX_ATTEMPTS, Session, execute};
 use super::wakers::{self, Wake};
 use super::{clock, literal};
-use crate::text::{write_position, write_reason};
+use crate::record_text::{write_position, write_reason};
 
 /// The decision about a partition.
 enum Decision<T> {
@@ -283,7 +283,7 @@ pub(super) fn too_many_conflicts(partition: PartitionId) -> StoreError {
 }
 
 /// The names of a group, from its key.
-pub(super) fn group_of(row: &PgRow) -> Result<GroupId, crate::text::Unreadable> {
+pub(super) fn group_of(row: &PgRow) -> Result<GroupId, crate::record_text::Unreadable> {
     let key = text(row, "group_key")?;
     let refuse = |error: ephor_core::ids::InvalidName| error.to_string();
     let mut names = key.split(' ');

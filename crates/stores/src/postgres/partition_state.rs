@@ -12,7 +12,7 @@ use super::failure::{Failure, damaged};
 use super::rows::{CHECKPOINT_COLUMNS, LEASE_COLUMNS, checkpoint, fence, lease, number, reading, text};
 use super::session::Session;
 use super::{literal, rows};
-use crate::text::Unreadable;
+use crate::record_text::Unreadable;
 
 /// A partition's records at one time.
 pub(super) struct PartitionState {

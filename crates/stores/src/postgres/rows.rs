@@ -15,7 +15,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use super::clock::Reading;
-use crate::text::{Unreadable, read_position, read_reason};
+use crate::record_text::{Unreadable, read_position, read_reason};
 
 pub(super) const LEASE_COLUMNS: &str = "partition, owner, epoch, duration_ms, acquired_at, renewed_at, server, \
                                         revision, previous, previous_until, heir";

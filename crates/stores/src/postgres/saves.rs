@@ -169,7 +169,7 @@ mod tests {
         let server = Server::start();
         let url = server.url("postgres");
         let options = PostgresOptions { lock_wait: Duration::from_millis(200), ..PostgresOptions::default() };
-        let store = PostgresStore::connect(&url, options).unwrap();
+        let store = PostgresStore::new(&url, options).unwrap();
         let Ok(Claim::Won { token, lease, .. }) = store.claim(&group(), &request("a", None)).await else {
             panic!("it had no owner");
         };

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-use super::options::ConnectError;
+use super::options::InvalidSettings;
 use ephor_core::loopback::is_loopback;
 
 /// `environment` is the value of `PGSSLMODE`.
@@ -16,7 +16,7 @@ pub(super) fn secure(
     options: PgConnectOptions,
     url: &str,
     environment: Option<&str>,
-) -> Result<PgConnectOptions, ConnectError> {
+) -> Result<PgConnectOptions, InvalidSettings> {
     if says_mode(url) {
         return Ok(options);
     }
@@ -25,7 +25,7 @@ pub(super) fn secure(
         // The driver would ignore an unknown mode and use its default.
         Some(mode) => match PgSslMode::from_str(mode) {
             Ok(mode) => Ok(options.ssl_mode(mode)),
-            Err(_) => Err(ConnectError::SslMode { given: mode.chars().take(40).collect() }),
+            Err(_) => Err(InvalidSettings::SslMode { given: mode.chars().take(40).collect() }),
         },
         None if stays_here(&options) => Ok(options),
         None => Ok(options.ssl_mode(PgSslMode::VerifyFull)),

@@ -18,11 +18,11 @@ use ephor_core::store::{
 use super::connections::Purpose;
 use super::failure;
 use super::listener::Listener;
-use super::options::{ConnectError, PostgresOptions, connect_options};
+use super::options::{InvalidSettings, PostgresOptions, connect_options};
 use super::rows;
 use super::session::{Session, TablePolicy};
 use super::wakers::{self, Wakers};
-use crate::StoreUrl;
+use crate::{OpenError, StoreUrl};
 
 /// The store's times are milliseconds.
 const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
@@ -34,8 +34,8 @@ const CLOCK_RESOLUTION: Duration = Duration::from_millis(1);
 /// use ephor_core::store::Store;
 /// use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 ///
-/// let store = PostgresStore::connect("postgres://ada:secret@db.example/fleet", PostgresOptions::default())?;
-/// store.check().await?;
+/// let url = "postgres://ada:secret@db.example/fleet";
+/// let store = PostgresStore::connect(url, PostgresOptions::default()).await?;
 /// println!("{:?}", store.groups().await?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
@@ -53,18 +53,41 @@ struct Inner {
 }
 
 impl PostgresStore {
-    /// A store that connects with its first call, and then creates its tables if they do not exist.
-    pub fn connect(url: &str, options: PostgresOptions) -> Result<Self, ConnectError> {
-        Self::new(url, options, TablePolicy::CreateOrMigrate)
+    /// Connects: [`new`](Self::new), then [`check`](Self::check).
+    pub async fn connect(url: &str, options: PostgresOptions) -> Result<Self, OpenError> {
+        let store = Self::new(url, options)?;
+        store.check().await?;
+        Ok(store)
+    }
+
+    /// Connects for tools: [`new_existing`](Self::new_existing), then [`check`](Self::check). None if there are
+    /// no tables.
+    pub async fn connect_existing(url: &str, options: PostgresOptions) -> Result<Option<Self>, OpenError> {
+        let store = Self::new_existing(url, options)?;
+        if !store.exists().await? {
+            return Ok(None);
+        }
+        store.check().await?;
+        Ok(Some(store))
+    }
+
+    /// A store that connects with its first call, and then creates its tables if they do not exist. This call
+    /// itself does no I/O.
+    pub fn new(url: &str, options: PostgresOptions) -> Result<Self, InvalidSettings> {
+        Self::with_policy(url, options, TablePolicy::CreateOrMigrate)
     }
 
     /// A store for tools. It neither creates tables nor migrates those of an earlier release, because that
     /// would lock the hosts of that release out. Calls fail then, and say so.
-    pub fn connect_existing(url: &str, options: PostgresOptions) -> Result<Self, ConnectError> {
-        Self::new(url, options, TablePolicy::RequireCurrent)
+    pub fn new_existing(url: &str, options: PostgresOptions) -> Result<Self, InvalidSettings> {
+        Self::with_policy(url, options, TablePolicy::RequireCurrent)
     }
 
-    fn new(url: &str, options: PostgresOptions, tables: TablePolicy) -> Result<Self, ConnectError> {
+    fn with_policy(
+        url: &str,
+        options: PostgresOptions,
+        tables: TablePolicy,
+    ) -> Result<Self, InvalidSettings> {
         options.check()?;
         let connect = connect_options(url)?;
         let place = StoreUrl::Postgres(url.to_owned()).to_string();

@@ -16,7 +16,7 @@ use super::rows::{
     seen_lease, text,
 };
 use super::session::Session;
-use crate::text::{Unreadable, read_host, read_origin, write_origin};
+use crate::record_text::{Unreadable, read_host, read_origin, write_origin};
 
 impl Session {
     /// All groups that have records, in order. A group with unreadable names is left out.

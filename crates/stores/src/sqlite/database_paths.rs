@@ -3,14 +3,10 @@
 //! Nothing here opens the file: `lock_holder.rs` explains why.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags};
-use rustix::io::Errno;
-
-use super::filesystem;
 use super::open_error::OpenError;
+use super::os;
 
 /// The paths of the database and of the two files that SQLite keeps beside it.
 #[derive(Clone, Debug)]
@@ -38,8 +34,7 @@ impl DatabasePaths {
 
     /// The device and inode of the database file. They change if the file is replaced.
     pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
-        let metadata = std::fs::metadata(&self.database)?;
-        Ok((metadata.dev(), metadata.ino()))
+        Ok(os::file_id(&std::fs::metadata(&self.database)?))
     }
 
     fn check_file(&self) -> Result<(), OpenError> {
@@ -51,18 +46,17 @@ impl DatabasePaths {
                 Err(OpenError::NoFile { path, what: "is not a regular file".into() })
             }
             // SQLite derives the log's name from the file's name: two names would have two logs.
-            () if metadata.nlink() > 1 => {
+            () if os::name_count(&metadata) > 1 => {
                 Err(OpenError::NoFile { path, what: "has several names (hard links)".into() })
             }
             // A container that mounts only the file keeps a log of its own.
-            () if is_mounted(&path) => Err(OpenError::Mounted { path }),
+            () if os::is_mounted(&path) => Err(OpenError::Mounted { path }),
             () => Ok(()),
         }
     }
 
     fn check_file_system(&self, network_allowed: bool) -> Result<(), OpenError> {
-        let magic = filesystem::magic(self.folder()).map_err(|error| self.other(error))?;
-        match filesystem::network(magic) {
+        match os::network_file_system(self.folder()).map_err(|error| self.other(error))? {
             Some(kind) if !network_allowed => Err(OpenError::Network { path: self.database.clone(), kind }),
             _ => Ok(()),
         }
@@ -71,28 +65,22 @@ impl DatabasePaths {
     fn check_access(&self) -> Result<(), OpenError> {
         let files = [&self.database, &self.log, &self.shared_memory];
         for file in files.into_iter().filter(|file| file.exists()) {
-            self.may(file, Access::READ_OK | Access::WRITE_OK)?;
+            self.may_use(file)?;
         }
-        self.may(self.folder(), Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+        self.may_use(self.folder())
     }
 
-    fn may(&self, path: &Path, access: Access) -> Result<(), OpenError> {
-        rustix::fs::access(path, access).map_err(|error| match error {
-            Errno::ROFS => OpenError::ReadOnly { path: path.to_owned() },
-            Errno::ACCESS | Errno::PERM => OpenError::Permission { path: path.to_owned() },
-            other => self.other(other.into()),
+    fn may_use(&self, path: &Path) -> Result<(), OpenError> {
+        os::check_access(path).map_err(|error| match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => OpenError::ReadOnly { path: path.to_owned() },
+            io::ErrorKind::PermissionDenied => OpenError::Permission { path: path.to_owned() },
+            _ => self.other(error),
         })
     }
 
     pub(super) fn other(&self, source: io::Error) -> OpenError {
         OpenError::Other { path: self.database.clone(), source: source.into() }
     }
-}
-
-/// Whether a file is the root of a mount; false where the kernel does not know.
-fn is_mounted(path: &Path) -> bool {
-    let found = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
-    found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 /// The path without symbolic links, so that all processes use the same log.
@@ -128,19 +116,4 @@ fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(ending);
     name.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mount_is_told_from_a_file_in_a_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("ephor.db");
-        assert!(!is_mounted(&file), "it is not there");
-        std::fs::write(&file, "").unwrap();
-        assert!(!is_mounted(&file));
-        assert!(is_mounted(Path::new("/proc")));
-    }
 }

@@ -1,7 +1,7 @@
 //! Repairs database and log before SQLite opens them, if a failed sync has left parts of them out of
 //! the disk.
 //!
-//! The repair writes past the page cache (`direct_io.rs`). A concurrent reader could see the old blocks,
+//! The repair writes past the page cache (`disk_comparison.rs`). A concurrent reader could see the old blocks,
 //! and a concurrent checkpoint could copy them. SQLite offers no lock against both, so this takes an
 //! exclusive lock on the database file before SQLite opens it: every process that has the database
 //! open holds a shared lock. The database is repaired like the log, because a checkpoint can lose
@@ -21,13 +21,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{FlockOperation, fcntl_lock};
 
 use super::database_paths::DatabasePaths;
-use super::direct_io::DirectFile;
-use super::lock_holder;
+use super::disk_comparison::DiskComparison;
 use super::open::connect;
 use super::open_error::OpenError;
+use super::os::{self, LockKind};
 
 /// Held while a store of this process checks whether the file is open, repairs it and opens it.
 static OPENING: Mutex<()> = Mutex::new(());
@@ -36,11 +35,11 @@ static OPENING: Mutex<()> = Mutex::new(());
 const COMPARISON_PAUSE: Duration = Duration::from_millis(5);
 
 /// Opens a file for direct I/O; none where the file system does not offer it. Tests use another function.
-type OpenDirect<'a> = &'a dyn Fn(&Path) -> io::Result<Option<DirectFile>>;
+type OpenDirect<'a> = &'a dyn Fn(&Path) -> io::Result<Option<DiskComparison>>;
 
 /// Repairs what the disk has lost, if that is possible, and connects.
 pub(super) fn repair_and_connect(paths: &DatabasePaths, more: OpenFlags) -> Result<Connection, OpenError> {
-    repair_with(paths, more, &DirectFile::open)
+    repair_with(paths, more, &DiskComparison::open)
 }
 
 /// Connects without a repair, after any repair that another store of this process has begun.
@@ -64,12 +63,12 @@ fn repair_with(
 fn repair(paths: &DatabasePaths, open_direct: OpenDirect<'_>) -> Result<(), OpenError> {
     let Ok(metadata) = fs::metadata(&paths.database) else { return Ok(()) };
     // This process has compared the file when it opened it.
-    if lock_holder::is_open_in_this_process(&metadata) {
+    if os::is_open_in_this_process(&metadata) {
         return Ok(());
     }
     // SQLite reports the error when it opens the file.
     let Ok(database) = writable(&paths.database) else { return Ok(()) };
-    if fcntl_lock(&database, FlockOperation::NonBlockingLockExclusive).is_err() {
+    if os::try_lock(&database, LockKind::Exclusive).is_err() {
         return compare(paths, &database, open_direct);
     }
     if let Ok(log) = writable(&paths.log) {
@@ -87,7 +86,7 @@ fn pause() {
 /// Refuses a database that differs from the disk while other processes have it open.
 fn compare(paths: &DatabasePaths, database: &File, open_direct: OpenDirect<'_>) -> Result<(), OpenError> {
     // Another process holds the exclusive lock: it repairs the file and checks the result itself.
-    if fcntl_lock(database, FlockOperation::NonBlockingLockShared).is_err() {
+    if os::try_lock(database, LockKind::Shared).is_err() {
         return Ok(());
     }
     let io_error = |error| paths.other(error);
@@ -108,7 +107,7 @@ fn repair_file(
     path: &Path,
     cached: &File,
     open_direct: OpenDirect<'_>,
-) -> Result<Option<DirectFile>, OpenError> {
+) -> Result<Option<DiskComparison>, OpenError> {
     let io_error = |error| paths.other(error);
     let Some(mut direct) = open_direct(path).map_err(io_error)? else { return Ok(None) };
     if !direct.matches_disk(cached).map_err(io_error)? {
@@ -156,8 +155,8 @@ mod tests {
             .with_file_name(format!("{}.on-disk", path.file_name().unwrap().to_str().unwrap()))
     }
 
-    fn open_direct(path: &Path) -> io::Result<Option<DirectFile>> {
-        writable(&on_disk(path)).map(DirectFile::over).map(Some)
+    fn open_direct(path: &Path) -> io::Result<Option<DiskComparison>> {
+        writable(&on_disk(path)).map(DiskComparison::over).map(Some)
     }
 
     /// Loses the first block of both files on disk.
@@ -179,7 +178,7 @@ mod tests {
     /// Waits until this process has closed the file: a store is closed by its own thread.
     #[expect(clippy::disallowed_methods, reason = "the system does not notify of a closed file")]
     fn wait_until_closed(paths: &DatabasePaths) {
-        while lock_holder::is_open_in_this_process(&fs::metadata(&paths.database).unwrap()) {
+        while os::is_open_in_this_process(&fs::metadata(&paths.database).unwrap()) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -5,15 +5,11 @@
 //! they can lock the file and so keep hosts from writing. Users who may write keep their access: it was
 //! granted on purpose (`chmod 660` for hosts of several users in one group).
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, FileType, Mode};
-
 use super::database_paths::DatabasePaths;
+use super::os;
 
-const ALL: u32 = 0o777;
 const OTHERS_WRITE: u32 = 0o002;
 /// The shifts of the permission bits of group and others.
 const CLASSES: [u32; 2] = [3, 0];
@@ -21,14 +17,14 @@ const CLASSES: [u32; 2] = [3, 0];
 /// Creates the database if it does not exist, without opening it (see `lock_holder.rs`). If this fails,
 /// SQLite tries next and reports the error.
 pub(super) fn create(database: &Path) {
-    let _ = rustix::fs::mknodat(CWD, database, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
+    let _ = os::create_private(database);
 }
 
 /// Removes the access that no host needs from the existing files.
 pub(super) fn tighten(paths: &DatabasePaths) {
     for file in [&paths.database, &paths.log, &paths.shared_memory] {
         let Ok(found) = std::fs::metadata(file) else { continue };
-        let mode = found.permissions().mode() & ALL;
+        let mode = os::mode(&found);
         let wanted = private(mode);
         if wanted & OTHERS_WRITE != 0 {
             tracing::warn!(file = %file.display(), mode = %octal(wanted), "every user of this machine may write to the store; restrict the mode of the file");
@@ -37,7 +33,7 @@ pub(super) fn tighten(paths: &DatabasePaths) {
             continue;
         }
         let (before, after) = (octal(mode), octal(wanted));
-        match std::fs::set_permissions(file, Permissions::from_mode(wanted)) {
+        match os::set_mode(file, wanted) {
             Ok(()) => {
                 tracing::info!(file = %file.display(), %before, %after, "removed the read access of other users")
             }

@@ -1,4 +1,4 @@
-//! Plays arbitrary values in arbitrary columns, for a fuzz target. Not for applications.
+//! Runs the store on arbitrary values in arbitrary columns, for a fuzz target. Not for applications.
 
 use std::cell::RefCell;
 use std::str::FromStr;

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use ephor_core::time::{Clock, Timestamp};
@@ -30,7 +29,7 @@ pub trait Machine: Send + Sync + 'static {
     /// Writes bytes over the same bytes, so that the next [`sync`](Self::sync) stores them even if an
     /// earlier sync failed. Tests with a simulated disk record them.
     fn write_again(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        file.write_all_at(bytes, offset)
+        os::write_all_at(file, bytes, offset)
     }
 }
 

@@ -16,17 +16,17 @@
 
 mod clock;
 mod database_paths;
-mod direct_io;
+mod disk_comparison;
 mod disk_repair;
 mod failure;
 mod file_modes;
-mod filesystem;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod lock_holder;
 mod machine;
 mod open;
 mod open_error;
+mod os;
 mod records;
 mod schema;
 mod session;
@@ -41,3 +41,8 @@ pub use clock::OtherMachine;
 pub use machine::{Machine, ThisMachine};
 pub use open_error::OpenError;
 pub use store::{DEFAULT_BUSY_WAIT, SqliteOptions, SqliteStore};
+
+/// The driver, version 0.41, for programs that use SQLite themselves: only one version of it can be
+/// linked into a program.
+#[doc(no_inline)]
+pub use rusqlite;

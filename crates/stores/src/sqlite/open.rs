@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 
 use super::clock::{self, ClockRow, Reading};
 use super::database_paths::DatabasePaths;
-use super::direct_io::DirectFile;
+use super::disk_comparison::DiskComparison;
 use super::lock_holder;
 use super::machine::Machine;
 use super::open_error::OpenError;
@@ -90,7 +90,7 @@ pub(super) fn bring_log_to_disk(
 ) -> Result<(), OpenError> {
     let io_error = |error| paths.other(error);
     machine.sync(log).map_err(io_error)?;
-    let Some(mut direct) = DirectFile::open(&paths.log).map_err(io_error)? else { return Ok(()) };
+    let Some(mut direct) = DiskComparison::open(&paths.log).map_err(io_error)? else { return Ok(()) };
     while !direct.matches_disk(log).map_err(io_error)? {
         // Other processes may have written meanwhile: compare again under the write lock.
         match Transaction::new_unchecked(connection, TransactionBehavior::Immediate) {

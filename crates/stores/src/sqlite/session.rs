@@ -12,7 +12,6 @@
 //! rarely holds the lock, and every acknowledged write is still on disk.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,6 +30,7 @@ use super::open::{
     LOCK_RETRY_PAUSE, TablePolicy, bring_log_to_disk, prepare, read_clock, write_clock, write_log_again,
 };
 use super::open_error::OpenError;
+use super::os;
 use super::records::{Records, TransactionError, TransactionResult};
 use super::schema::MIGRATIONS;
 use super::wakers::Wakers;
@@ -151,7 +151,7 @@ impl Session {
         let log = self.paths.log.display().to_string();
         let broken = match self.sync_log() {
             Ok(()) => match self.log.metadata() {
-                Ok(metadata) if metadata.nlink() == 0 => {
+                Ok(metadata) if os::name_count(&metadata) == 0 => {
                     format!(
                         "{log} was removed while it was in use: restart this host, and never remove this file by itself"
                     )

@@ -5,7 +5,7 @@
 //! A later commit would be acknowledged and be lost in a power failure, because SQLite's recovery stops
 //! at the first missing frame. Therefore every process that opens the log writes the same bytes over it
 //! once, which makes all pages dirty, and syncs it before it acknowledges anything. Then it compares
-//! the log with the disk (`direct_io.rs`).
+//! the log with the disk (`disk_comparison.rs`).
 //!
 //! ```text
 //!   byte 0                32
@@ -18,7 +18,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+
+use ephor_runtime::os::read_full_at;
 
 const HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
@@ -33,7 +34,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// the same handle.
 pub(super) fn walk(log: &File, visit: &dyn Fn(&[u8], u64) -> io::Result<()>) -> io::Result<u64> {
     let mut header = [0; HEADER_BYTES];
-    if read_at(log, &mut header, 0)? < HEADER_BYTES {
+    if read_full_at(log, &mut header, 0)? < HEADER_BYTES {
         return Ok(0);
     }
     let Some(mut chain) = Chain::begin(&header) else { return Ok(0) };
@@ -42,7 +43,7 @@ pub(super) fn walk(log: &File, visit: &dyn Fn(&[u8], u64) -> io::Result<()>) -> 
     let mut chunk = vec![0; (CHUNK_BYTES / frame_bytes).max(1) * frame_bytes];
     let (mut frames, mut offset) = (0, HEADER_BYTES as u64);
     loop {
-        let read = read_at(log, &mut chunk, offset)?;
+        let read = read_full_at(log, &mut chunk, offset)?;
         let valid = chunk[..read].chunks_exact(frame_bytes).take_while(|frame| chain.accepts(frame)).count();
         let bytes = &chunk[..valid * frame_bytes];
         if !bytes.is_empty() {
@@ -54,20 +55,6 @@ pub(super) fn walk(log: &File, visit: &dyn Fn(&[u8], u64) -> io::Result<()>) -> 
             return Ok(frames);
         }
     }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut read = 0;
-    while read < buffer.len() {
-        match file.read_at(&mut buffer[read..], offset + read as u64) {
-            Ok(0) => break,
-            Ok(more) => read += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(read)
 }
 
 /// The checksum over all frames so far. Each frame carries it, which reveals the first frame that is
@@ -123,6 +110,8 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::super::machine::{Machine, ThisMachine};
     use super::*;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ephor_core::store::Store;
 
+use crate::fixture::{group, host, record, wait};
 use crate::proxy::{Fate, Proxy};
-use crate::raw::Raw;
+use crate::raw_blobs::Raw;
 use crate::server::{open, place, shared};
-use crate::world::{group, host, record, wait};
 
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -7,12 +7,12 @@ use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, LeaseToken, ReleaseCaus
 use ephor_core::store::{Claim, Handoff, Renewal, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
+use crate::fixture::{BASE, LEASE, claim, group, host, record, seek, transfer, try_claim, wait};
 use crate::proxy::{Fate, Proxy};
-use crate::raw::Raw;
+use crate::raw_blobs::Raw;
 use crate::server::{open, open_with, place, shared};
-use crate::world::{BASE, LEASE, claim, group, host, record, seek, transfer, try_claim, wait};
 
-const P: PartitionId = crate::world::P;
+const P: PartitionId = crate::fixture::P;
 const Q: PartitionId = PartitionId(4);
 
 fn open_shared(place: &str) -> BlobStore {

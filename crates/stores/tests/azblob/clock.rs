@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ephor_core::store::{Renewal, Store};
 use ephor_core::time::Timestamp;
 
+use crate::fixture::{LEASE, P, claim, group, host, record, save, wait};
 use crate::server::{Azurite, open, place_on};
-use crate::world::{LEASE, P, claim, group, host, record, save, wait};
 
 const YEARS: i64 = 10 * 365 * 86_400;
 

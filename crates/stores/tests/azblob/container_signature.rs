@@ -4,11 +4,11 @@ use ephor_core::store::{Renewal, Store, StoreError};
 use ephor_stores::azblob::LegacyContainer;
 use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
 
+use crate::fixture::{LEASE, P, claim, group, save, stored, wait};
 use crate::proxy::{Asked, Fate, Proxy};
-use crate::raw::Raw;
+use crate::raw_blobs::Raw;
 use crate::server::{open, place, shared};
 use crate::signatures::{FAR, signed_container};
-use crate::world::{LEASE, P, claim, group, save, stored, wait};
 
 /// The service's answer to such a signature; an emulator gives it to some of these alone.
 fn forbid(asked: &Asked) -> Fate {
@@ -58,7 +58,7 @@ fn positions_of_old_hosts_are_read_with_such_a_signature() {
     wait(async {
         let (by_key, signed, _proxy) = places().await;
         let eph = |place: &str| format!("{place};Layout=eph;Namespace=ns.example.net;Hub=homes");
-        let fleet = LegacyContainer::open(&eph(&signed), &Default::default()).unwrap();
+        let fleet = LegacyContainer::new(&eph(&signed), &Default::default()).unwrap();
         let error = fleet.check().await.unwrap_err();
         assert!(
             matches!(&error, StoreError::Refused { message, .. } if message.contains("no Event Processor Host has used it")),

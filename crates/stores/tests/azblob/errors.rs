@@ -7,11 +7,11 @@ use ephor_stores::azblob::{BlobOptions, BlobStore};
 use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
 use ephor_testkit::azurite_server::KEY;
 
+use crate::fixture::{P, claim, group, record, save, wait};
 use crate::proxy::{Fate, Proxy};
-use crate::raw::Raw;
+use crate::raw_blobs::Raw;
 use crate::server::{open, open_with, place, shared};
 use crate::signatures::{FAR, signed};
-use crate::world::{P, claim, group, record, save, wait};
 
 /// The key of the account, and a canary in its place: neither is ever told.
 fn tells(error: &StoreError, words: &str) {
@@ -65,7 +65,7 @@ fn a_missing_container_is_made_where_that_is_allowed_and_missed_where_not() {
         // Not for a tool: a new one would only hide that the name is wrong.
         let url: StoreUrl = place.parse().unwrap();
         assert!(open_existing(&url).await.unwrap().is_none());
-        let tool = BlobStore::connect_existing(&place, BlobOptions::default()).unwrap();
+        let tool = BlobStore::new_existing(&place, BlobOptions::default()).unwrap();
         refused(tool.check().await.unwrap_err(), "container does not exist");
         refused(tool.view(&group()).await.unwrap_err(), "container does not exist");
         // Nor where the rights do not reach.

@@ -13,9 +13,9 @@ use ephor::{
 use ephor_core::store::Store;
 use ephor_stores::azblob::BlobStore;
 
+use crate::fixture::{PATIENCE, wait};
 use crate::proxy::{Fate, Proxy};
 use crate::server::{open, place, shared};
-use crate::world::{PATIENCE, wait};
 
 const PARTITIONS: u32 = 4;
 const LEASE: Duration = Duration::from_secs(6);
@@ -27,9 +27,9 @@ struct Records {
     done: Mutex<BTreeMap<(PartitionId, u64), usize>>,
 }
 
-struct Clerk(Arc<Records>);
+struct RecordingProcessor(Arc<Records>);
 
-impl EventProcessor for Clerk {
+impl EventProcessor for RecordingProcessor {
     async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
         *self.0.last_call.lock().unwrap() = Some(Instant::now());
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -60,7 +60,7 @@ async fn join(hub: &MemoryHub, place: &str, name: &str, records: &Arc<Records>) 
         .host_name(name)
         .manager_options(manager)
         .options(options)
-        .processor(move |_| Clerk(records.clone()))
+        .processor(move |_| RecordingProcessor(records.clone()))
         .unwrap();
     host.start().await.unwrap();
     host

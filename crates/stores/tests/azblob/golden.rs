@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 
 use ephor_core::time::Timestamp;
 
-use crate::raw::Raw;
+use crate::fixture::{group, wait};
+use crate::raw_blobs::Raw;
 use crate::server::{open, place, shared};
-use crate::world::{group, wait};
 
 /// A list of `PLACE:EPOCH:BEAT:SECONDS`, without the seconds where they are a time.
 fn without_seconds(list: &str) -> String {

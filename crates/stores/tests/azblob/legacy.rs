@@ -5,10 +5,10 @@ use ephor_core::position::SequenceNumber;
 use ephor_core::store::StoreError;
 use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
 
+use crate::fixture::{claim, wait};
 use crate::proxy::{Fate, Proxy};
-use crate::raw::Raw;
+use crate::raw_blobs::Raw;
 use crate::server::{place, shared};
-use crate::world::{claim, wait};
 
 fn old(place: &str) -> StoreUrl {
     format!("{place};Layout=eph;Namespace=ns.example.net;Hub=homes").parse().unwrap()
@@ -65,7 +65,7 @@ fn a_stopped_fleet_is_read_and_left_as_it_is() {
         assert_eq!(raw.names().await, before);
         let error = open_by_url(&old(&place)).await.err().unwrap().to_string();
         assert!(error.contains("read-only"), "{error}");
-        let error = fleet.retire(&groups[0], &crate::world::host("a")).await.unwrap_err();
+        let error = fleet.retire(&groups[0], &crate::fixture::host("a")).await.unwrap_err();
         assert!(
             matches!(&error, StoreError::Refused { message, .. } if message.contains("import")),
             "{error}"
@@ -141,10 +141,10 @@ fn positions_of_old_hosts_are_imported_into_another_store() {
                 by: "ada".into(),
                 force: false,
             };
-            store.seek(&crate::world::group(), &request).await.unwrap();
+            store.seek(&crate::fixture::group(), &request).await.unwrap();
         }
         claim(&*store, PartitionId(3), "a").await;
-        assert_eq!(crate::world::stored(&*store, PartitionId(3)).await, Some(41));
+        assert_eq!(crate::fixture::stored(&*store, PartitionId(3)).await, Some(41));
     });
 }
 

@@ -1,31 +1,31 @@
-//! The Azure Blob store, on a real Azurite that the tests start and stop.
+//! Tests of the Azure Blob store, on a real Azurite that the tests start and stop.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
 mod advisory;
 mod batch_renewals;
-mod calls;
+mod blob_name_case;
 mod clock;
 mod conformance;
 mod container_signature;
+mod contradictions;
+mod damaged_blobs;
+mod error_pages;
 mod errors;
-mod fences;
+mod fenced_owners;
+mod fixture;
 mod fleet;
-mod foreign;
-mod gateways;
 mod golden;
+mod interrupted_calls;
 mod keda;
 mod legacy;
-mod mishaps;
-mod oracle;
-mod other_case;
-mod prefixes;
+mod other_sdks;
 mod proxy;
 mod races;
-#[path = "../shared/raw.rs"]
-mod raw;
+#[path = "../shared/raw_blobs.rs"]
+mod raw_blobs;
 mod renewal_load;
 mod renewals;
+mod request_counts;
 mod server;
 mod signatures;
-mod world;

@@ -12,10 +12,10 @@ use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, Rele
 use ephor_core::store::{Claim, Handoff, Renewal, Save, Seek, SeekRequest, Store, View};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
-use crate::oracle::{Oracle, Span, Tick};
+use crate::contradictions::{Oracle, Span, Tick};
+use crate::fixture::{LEASE, finished, group, host, record, save, transfer, wait};
 use crate::proxy::{Fate, Proxy};
 use crate::server::{open_with, place, shared};
-use crate::world::{LEASE, finished, group, host, record, save, transfer, wait};
 
 /// Two in one batch, and one in another.
 const PARTITIONS: [PartitionId; 3] = [PartitionId(0), PartitionId(1), PartitionId(256)];

@@ -14,10 +14,10 @@ use ephor_core::store::{Renewal, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use futures_util::StreamExt;
 
+use crate::fixture::{BASE, LEASE, claim, group};
 use crate::proxy::{Fate, Proxy};
-use crate::raw::Raw;
+use crate::raw_blobs::Raw;
 use crate::server::{open_with, place, shared};
-use crate::world::{BASE, LEASE, claim, group};
 
 /// In the long form, and in the short one.
 const LEASES: [u32; 2] = [1_024, 256];

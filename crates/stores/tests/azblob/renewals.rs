@@ -7,10 +7,10 @@ use ephor_core::lease::LeaseToken;
 use ephor_core::store::{Renewal, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
+use crate::fixture::{LEASE, claim, group, wait};
 use crate::proxy::{Asked, Fate, Proxy};
-use crate::raw::Raw;
+use crate::raw_blobs::Raw;
 use crate::server::{open, open_with, place, shared};
-use crate::world::{LEASE, claim, group, wait};
 
 /// What a host waits for a store by default.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);

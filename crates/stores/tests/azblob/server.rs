@@ -27,5 +27,5 @@ pub(crate) fn open(place: &str) -> BlobStore {
 }
 
 pub(crate) fn open_with(place: &str, options: BlobOptions) -> BlobStore {
-    BlobStore::connect(place, options).unwrap()
+    BlobStore::new(place, options).unwrap()
 }

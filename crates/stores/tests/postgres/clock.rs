@@ -9,7 +9,7 @@ use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
 use ephor_core::store::{Claim, Renewal, Store, View};
 use ephor_core::time::Monotonic;
 
-use crate::world::{LEASE, P, claim, database, group, host, open, record, save, sql, try_claim, wait};
+use crate::fixture::{LEASE, P, claim, database, group, host, open, record, save, sql, try_claim, wait};
 
 /// What the tables look like after a failover to a server whose clock is this far ahead.
 async fn fail_over(url: &str, ahead_ms: i64) {

@@ -8,8 +8,8 @@ use ephor_core::store::Store;
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 use ephor_testkit::conformance::store::{StoreFixture, TwoStores};
 
+use crate::fixture::open_with;
 use crate::server::shared;
-use crate::world::open_with;
 
 fn store_with(options: PostgresOptions) -> PostgresStore {
     // All share one database: the suite works in groups of its own.

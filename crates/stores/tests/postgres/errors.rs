@@ -5,8 +5,8 @@ use std::time::Duration;
 use ephor_core::store::{Store, StoreError};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
+use crate::fixture::{database, database_on, group, open, open_with, record, sql, wait};
 use crate::server::{PASSWORD, TLS_ONLY, shared};
-use crate::world::{database, database_on, group, open, open_with, record, sql, wait};
 
 async fn refused(url: &str, words: &str) {
     let error = open(url).check().await.expect_err(words);
@@ -137,8 +137,8 @@ fn a_text_that_cannot_be_stored_is_refused() {
         // Within JSON it is written otherwise, and is fine.
         store.heartbeat(&group(), &odd).await.unwrap();
         let request = ephor_core::store::SeekRequest {
-            partition: crate::world::P,
-            position: crate::world::finished(1),
+            partition: crate::fixture::P,
+            position: crate::fixture::finished(1),
             log: None,
             by: "ada\0'; DROP SCHEMA ephor CASCADE; --".into(),
             force: false,
@@ -151,6 +151,6 @@ fn a_text_that_cannot_be_stored_is_refused() {
 
 #[test]
 fn a_wrong_url_is_refused_at_once() {
-    let error = PostgresStore::connect("mysql://ada:canary@db/fleet", PostgresOptions::default());
+    let error = PostgresStore::new("mysql://ada:canary@db/fleet", PostgresOptions::default());
     assert!(!error.expect_err("another database").to_string().contains("canary"));
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use ephor_stores::postgres::sqlx::Row;
 
+use crate::fixture::{database, sql, wait};
 use crate::myself::{Myself, orders, say};
 use crate::server::shared;
-use crate::world::{database, sql, wait};
 
 #[path = "../../examples/exactly_once.rs"]
 #[allow(dead_code, reason = "the example's own entrance")]

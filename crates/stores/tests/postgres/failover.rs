@@ -8,11 +8,11 @@ use ephor_core::store::Store;
 use ephor_stores::postgres::PostgresStore;
 use ephor_stores::postgres::sqlx::Row;
 
+use crate::fixture::{open, sql};
 use crate::fleet::{Fleet, history, short, until};
+use crate::guarantees::{Tally, at_most_each, judge, new_lines, takeovers};
 use crate::outages::{rounds, run, well_again};
 use crate::server::Server;
-use crate::verdict::{Tally, at_most_each, judge, new_lines, takeovers};
-use crate::world::{open, sql};
 
 const SECOND: Duration = Duration::from_secs(1);
 const FIVE_MINUTES: i64 = 300;
@@ -46,10 +46,10 @@ async fn fail_over(ahead: i64) -> Tally {
     let before = history(&open(&primary.url(&fleet.database)), &fleet.group()).await;
 
     let began = Instant::now();
-    let (dying, heir) = (primary.clone(), standby.clone());
+    let (dying, successor) = (primary.clone(), standby.clone());
     blocking(move || {
         dying.crash();
-        heir.promote();
+        successor.promote();
     })
     .await;
     fleet.weather.lead_to(standby.port);

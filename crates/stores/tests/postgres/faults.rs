@@ -9,10 +9,12 @@ use ephor_core::lease::TransferRequest;
 use ephor_core::store::{Handoff, Store, StoreError};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
+use crate::fixture::{
+    LEASE, P, claim, database_on, group, host, open, open_with, record, save, stored, wait,
+};
 use crate::proxy;
 use crate::server::{Server, shared};
 use crate::stress::{Ledger, hosts, look_on, settle};
-use crate::world::{LEASE, P, claim, database_on, group, host, open, open_with, record, save, stored, wait};
 
 const LIMIT: Duration = Duration::from_millis(400);
 

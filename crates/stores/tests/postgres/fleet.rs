@@ -16,8 +16,8 @@ use ephor_core::ids::GroupId;
 use ephor_core::store::Store;
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
+use crate::fixture::{PATIENCE, database_on, open_with, sql};
 use crate::server::Server;
-use crate::world::{PATIENCE, database_on, open_with, sql};
 use crate::{proxy, proxy::Weather};
 
 pub(crate) const PARTITIONS: u32 = 6;
@@ -96,9 +96,9 @@ impl Records {
 }
 
 /// Writes down what it is called with.
-struct Clerk(Arc<Records>);
+struct RecordingProcessor(Arc<Records>);
 
-impl EventProcessor for Clerk {
+impl EventProcessor for RecordingProcessor {
     async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(()) };
         let (partition, epoch) = (context.partition(), context.epoch().get());
@@ -195,7 +195,7 @@ impl Fleet {
             .host_name(name)
             .manager_options(self.manager.clone())
             .options(options)
-            .processor(move |_| Clerk(records.clone()))
+            .processor(move |_| RecordingProcessor(records.clone()))
             .unwrap();
         host.start().await.unwrap();
         self.hosts.insert(name, host);

@@ -10,7 +10,7 @@ use ephor_core::time::Timestamp;
 use ephor_stores::postgres::sqlx::Row;
 use ephor_stores::postgres::sqlx::postgres::PgListener;
 
-use crate::world::{database, group, open, sql, wait};
+use crate::fixture::{database, group, open, sql, wait};
 
 const TABLES: &str = "SELECT tablename::text AS line FROM pg_tables WHERE schemaname = 'ephor' ORDER BY 1";
 const COLUMNS: &str = "SELECT format('%s.%s %s, nullable %s, default %s, identity %s', table_name, column_name, \

@@ -1,29 +1,29 @@
-//! The PostgreSQL store, on a real server that the tests start and stop.
+//! Tests of the PostgreSQL store, on a real server that the tests start and stop.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::print_stdout, reason = "a long run prints its figures")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
-#[cfg(feature = "sqlite")]
-mod calls;
 mod clock;
 mod conformance;
 mod errors;
 mod exactly_once;
 mod failover;
 mod faults;
+mod fixture;
 mod fleet;
 mod golden;
-#[path = "../../../hub/tests/kill_parts/child_process.rs"]
+mod guarantees;
+#[cfg(feature = "sqlite")]
+mod idle_calls;
+#[path = "../../../hub/tests/kill_helpers/child_process.rs"]
 #[expect(dead_code, reason = "another test has more to do with it")]
 mod myself;
 mod outages;
 mod proxy;
-mod reserved;
+mod reserved_connections;
 mod round_trips;
 mod save_in;
 mod schema;
 mod security;
 mod server;
 mod stress;
-mod verdict;
-mod world;

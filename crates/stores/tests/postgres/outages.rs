@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use ephor::CloseReason;
 use ephor_stores::postgres::PostgresStore;
 
+use crate::fixture::{PATIENCE, open};
 use crate::fleet::{Fleet, PARTITIONS, history, short, until};
+use crate::guarantees::{Tally, at_most_each, judge, new_lines, takeovers};
 use crate::proxy::Weather;
 use crate::server::{Server, shared};
-use crate::verdict::{Tally, at_most_each, judge, new_lines, takeovers};
-use crate::world::{PATIENCE, open};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -6,11 +6,11 @@ use ephor_core::lease::TransferRequest;
 use ephor_core::store::{Renewal, Store};
 use ephor_stores::postgres::PostgresOptions;
 
-use crate::server::shared;
-use crate::world::{
+use crate::fixture::{
     LEASE, claim, database_on, group, host, open, open_with, record, save, sql, stored, wait,
 };
-use crate::{proxy, world};
+use crate::server::shared;
+use crate::{fixture, proxy};
 
 /// Every message is a simple query (`Q`): one round trip each, and nothing prepared.
 #[test]
@@ -48,7 +48,7 @@ fn a_call_is_one_or_two_simple_queries_whatever_the_number_of_partitions() {
             store.transfer(&group(), &request).await.unwrap();
             costs.push(("transfer", weather.take_kinds(), 2));
             let taken =
-                world::try_claim(&store, PartitionId(1), "c", ephor_core::lease::ClaimCause::Unresponsive)
+                fixture::try_claim(&store, PartitionId(1), "c", ephor_core::lease::ClaimCause::Unresponsive)
                     .await;
             assert!(matches!(taken, Ok(ephor_core::store::Claim::Won { .. })));
             costs.push(("view and claim", weather.take_kinds(), 3));
@@ -70,7 +70,7 @@ fn a_connection_that_died_while_nobody_used_it_is_replaced() {
         let name = database_on(server).await;
         let url = server.url(&name);
         let store = open_with(&url, PostgresOptions { listen: false, ..PostgresOptions::default() });
-        let token = claim(&store, world::P, "a").await;
+        let token = claim(&store, fixture::P, "a").await;
         for _ in 0..3 {
             let ended = format!(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \

@@ -8,7 +8,7 @@ use ephor_core::store::{Claim, Renewal, Save, SaveRequest, Store, StoreError};
 use ephor_stores::postgres::sqlx::{Connection, PgConnection, Postgres, Row, Transaction, raw_sql};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
-use crate::world::{
+use crate::fixture::{
     LEASE, P, claim, database, finished, group, open, open_with, save, sql, stored, try_claim, wait,
 };
 

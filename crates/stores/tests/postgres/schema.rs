@@ -14,12 +14,12 @@ use ephor_core::store::{
 use ephor_stores::postgres::PostgresOptions;
 use ephor_stores::postgres::sqlx::{Connection, PgConnection, Row};
 
-use crate::proxy;
-use crate::server::shared;
-use crate::world::{
+use crate::fixture::{
     LEASE, P, claim, database, database_on, finished, group, host, open, open_with, record, save, sql,
     stored, try_claim, wait,
 };
+use crate::proxy;
+use crate::server::shared;
 
 #[test]
 fn many_that_come_at_once_make_the_tables_once() {
@@ -162,7 +162,7 @@ fn one_damaged_record_hides_no_other() {
         assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
         let request = ephor_core::store::SeekRequest {
             partition: eight,
-            position: crate::world::finished(3),
+            position: crate::fixture::finished(3),
             log: None,
             by: "ada".into(),
             force: false,

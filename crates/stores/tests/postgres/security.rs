@@ -7,8 +7,8 @@ use ephor_testkit::postgres_server::ELSEWHERE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::fixture::{database_on, open, sql, wait};
 use crate::server::{PASSWORD, Server, shared};
-use crate::world::{database_on, open, sql, wait};
 
 /// The same server, as a host on another machine would name it, and with what its URL says of TLS.
 fn from_elsewhere(server: &Server, database: &str, parameters: &str) -> String {

@@ -11,7 +11,7 @@ use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest, Tr
 use ephor_core::store::{Claim, Handoff, Renewal, Save, Store};
 use ephor_stores::postgres::PostgresStore;
 
-use crate::world::{LEASE, group, host, save, try_claim};
+use crate::fixture::{LEASE, group, host, save, try_claim};
 
 pub(crate) const PARTITIONS: u32 = 3;
 

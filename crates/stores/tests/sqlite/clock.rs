@@ -9,7 +9,7 @@ use ephor_core::store::{Renewal, Store, StoreError};
 use ephor_core::time::Timestamp;
 use ephor_stores::sqlite::{OpenError, SqliteStore};
 
-use crate::world::{Folder, HandMachine, LEASE, P, claim, group, on, save, wait};
+use crate::fixture::{Folder, HandMachine, LEASE, P, claim, group, on, save, wait};
 
 const MORNING: i64 = 1_800_000_000_000;
 
@@ -135,7 +135,7 @@ fn a_file_that_another_machine_uses_is_refused() {
     claim(&moved, P, "b");
     // Whoever still has it open here may not go on.
     for error in
-        [wait(store.view(&group())).map(drop), wait(store.retire(&group(), &crate::world::host("a")))]
+        [wait(store.view(&group())).map(drop), wait(store.retire(&group(), &crate::fixture::host("a")))]
     {
         let error = error.expect_err("it belongs to the other machine");
         assert!(matches!(error, StoreError::Refused { .. }), "{error}");

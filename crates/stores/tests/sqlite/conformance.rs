@@ -8,8 +8,8 @@ use ephor_core::store::Store;
 use ephor_stores::sqlite::SqliteStore;
 use ephor_testkit::conformance::store::StoreFixture;
 
-use crate::remote::TwoProcesses;
-use crate::world::Folder;
+use crate::fixture::Folder;
+use crate::two_processes::TwoProcesses;
 
 struct OneProcess {
     store: SqliteStore,

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 
-use crate::world::{Folder, HandMachine, group, wait};
+use crate::fixture::{Folder, HandMachine, group, wait};
 
 fn value(value: ValueRef<'_>) -> String {
     match value {

@@ -19,8 +19,8 @@ use ephor_core::lease::{
 use ephor_core::store::{Claim, Handoff, Renewal, Save, SaveRequest, Store, StoreError, View};
 use ephor_stores::sqlite::SqliteStore;
 
+use crate::fixture::{Folder, LEASE, PATIENCE, end_with_the_parent, finished, group, host, wait};
 use crate::myself::{Myself, orders, say};
-use crate::world::{Folder, LEASE, PATIENCE, end_with_the_parent, finished, group, host, wait};
 
 const CHILDREN: usize = 3;
 const PARTITIONS: u32 = 3;
@@ -283,12 +283,12 @@ fn what_a_kill_leaves_of_a_file_that_was_being_created_opens() {
     for _ in 0..20 {
         let folder = Folder::new();
         let mut child = Myself::start("kills::create_as_a_child", folder.path(), "");
-        assert_eq!(crate::world::next(&child.words), "begin");
+        assert_eq!(crate::fixture::next(&child.words), "begin");
         std::thread::sleep(Duration::from_micros(random.u64(..30_000)));
         child.kill();
         created += child.words.iter().count();
         let store = folder.open();
-        crate::world::claim(&store, PartitionId(0), "a");
+        crate::fixture::claim(&store, PartitionId(0), "a");
     }
     println!("20 kills while the file was created, {created} of them too late");
 }
@@ -301,9 +301,9 @@ fn many_processes_may_create_the_file_at_once() {
             (0..4).map(|_| Myself::start("kills::create_as_a_child", folder.path(), "")).collect();
         let store = folder.open();
         for child in &children {
-            assert_eq!(crate::world::next(&child.words), "begin");
-            assert_eq!(crate::world::next(&child.words), "created");
+            assert_eq!(crate::fixture::next(&child.words), "begin");
+            assert_eq!(crate::fixture::next(&child.words), "created");
         }
-        crate::world::claim(&store, PartitionId(0), "a");
+        crate::fixture::claim(&store, PartitionId(0), "a");
     }
 }

@@ -10,8 +10,8 @@ use ephor_core::store::{Store, StoreError};
 use ephor_stores::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::fixture::{Folder, P, claim, group, next, save, stored, wait};
 use crate::myself::{Myself, orders, say, wait_for_the_end};
-use crate::world::{Folder, P, claim, group, next, save, stored, wait};
 
 fn impatient() -> SqliteOptions {
     SqliteOptions { busy_wait: Duration::from_millis(100), ..SqliteOptions::default() }

@@ -1,25 +1,25 @@
-//! The SQLite store.
+//! Tests of the SQLite store.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::print_stdout, reason = "a long run prints its figures")]
 
+mod call_encoding;
 mod clock;
 mod conformance;
 #[path = "../../../hub/tests/common/copies.rs"]
 mod copies;
-mod disk;
+mod durability;
+mod fixture;
 mod golden;
 mod kills;
 mod locks;
-#[path = "../../../hub/tests/kill_parts/child_process.rs"]
+#[path = "../../../hub/tests/kill_helpers/child_process.rs"]
 mod myself;
 mod opening;
-mod power;
-mod remote;
-mod rows;
-#[path = "../../../hub/tests/kill_parts/small_disk.rs"]
+mod power_failures;
+#[path = "../../../hub/tests/kill_helpers/small_disk.rs"]
 #[expect(dead_code, reason = "another test has more to do with it")]
 mod small_disk;
-mod stops;
+mod stopped_processes;
+mod two_processes;
+mod unreadable_rows;
 mod wakes;
-mod wire;
-mod world;

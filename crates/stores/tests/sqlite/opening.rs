@@ -9,8 +9,8 @@ use std::time::Duration;
 use ephor_core::store::{Store, StoreError};
 use ephor_stores::sqlite::{OpenError, SqliteStore};
 
+use crate::fixture::{Folder, LEASE, P, claim, group, save, wait};
 use crate::small_disk::on_small_disk;
-use crate::world::{Folder, LEASE, P, claim, group, save, wait};
 
 /// The error, and that it names the path and says what to do.
 fn refused(path: impl AsRef<Path>, named: &Path, advice: &str) -> OpenError {
@@ -53,7 +53,7 @@ fn a_link_leads_to_the_same_store() {
     let store = SqliteStore::open(&link).unwrap();
     save(&store, &token, 1).unwrap();
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
-    assert_eq!(crate::world::stored(&folder.open(), P), Some(1));
+    assert_eq!(crate::fixture::stored(&folder.open(), P), Some(1));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use ephor_core::store::Store;
 
+use crate::fixture::{Folder, P, beat, claim, group, hand_over, host, next, poll, wait};
 use crate::myself::{Myself, orders, say, wait_for_the_end};
-use crate::world::{Folder, P, beat, claim, group, hand_over, host, next, poll, wait};
 
 /// The cost of waiting, measured for this long.
 const IDLE: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ fn waiting_costs_next_to_nothing() {
     let folder = Folder::new();
     let mut child = Myself::start("wakes::wait_as_a_child", folder.path(), "");
     let spent: u64 = next(&child.words).parse().unwrap();
-    println!("{IDLE:?} of waiting cost {spent} us of processor time");
+    println!("{IDLE:?} of waiting cost {spent} us of CPU time");
     assert!(spent < 200_000, "{spent} us");
     assert!(child.stop().success());
 }
@@ -66,16 +66,16 @@ fn wait_as_a_child() {
     let (here, hosts) = (group(), ["a", "b", "c"].map(host));
     let mut waiting: Vec<_> = hosts.iter().map(|host| store.changed(&here, host)).collect();
     assert!(waiting.iter_mut().all(|each| poll(each.as_mut()).is_none()));
-    let before = processor_time();
+    let before = cpu_time();
     std::thread::sleep(IDLE);
-    let after = processor_time();
+    let after = cpu_time();
     assert!(waiting.iter_mut().all(|each| poll(each.as_mut()).is_none()));
     say(&(after - before).to_string());
     wait_for_the_end();
 }
 
 /// What this process has used, in microseconds.
-fn processor_time() -> u64 {
+fn cpu_time() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec).unwrap() * 1_000_000 + u64::try_from(time.tv_nsec).unwrap() / 1_000
 }

@@ -1,4 +1,5 @@
-//! Conformance suites: the promises that every store and every source must keep, run in one line.
+//! Conformance suites: the promises that every store, every source and every producer must keep, run in one line.
 
+pub mod producer;
 pub mod source;
 pub mod store;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{ADMIN, PASSWORD, Server};
-use crate::other_time;
+use crate::faketime;
 
 impl Server {
     /// A synchronous standby with everything that this server has acknowledged: from now on, this
@@ -15,7 +15,7 @@ impl Server {
         let arguments = ["-R", "-h", "127.0.0.1", "-p", &port, "-U", ADMIN, "-c", "fast", "--no-sync"];
         let copied = standby.command("pg_basebackup", &arguments).env("PGPASSWORD", PASSWORD).status();
         assert!(copied.unwrap().success(), "pg_basebackup {arguments:?}");
-        standby.clock = other_time::variables(ahead_seconds);
+        standby.clock = faketime::variables(ahead_seconds);
         standby.run_on_a_free_port();
         self.write_more("data/postgresql.auto.conf", "synchronous_standby_names = '*'\n");
         self.tool("pg_ctl", &["reload"]);

@@ -1,14 +1,15 @@
 //! Turns a stored message into a delivered one: adds the hub's annotations and keeps the rest as sent.
 
-use ephor_amqp::code::section;
+use ephor_amqp::format_codes::section;
 use ephor_amqp::message::Section;
 use ephor_amqp::{Malformed, Reader, Sections, encode};
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
 
 use super::{
-    ENQUEUED_TIME, LAST_OFFSET, LAST_SEQUENCE_NUMBER, LAST_TIME, OFFSET, PARTITION_KEY, RETRIEVAL_TIME,
-    RuntimeMetrics, SEQUENCE_NUMBER, belongs_to_the_hub,
+    ENQUEUED_TIME, LAST_OFFSET, LAST_SEQUENCE_NUMBER, LAST_SEQUENCE_NUMBER_EPOCH, LAST_TIME, NUMBER_EPOCH,
+    OFFSET, PARTITION_KEY, RETRIEVAL_TIME, RuntimeMetrics, SEQUENCE_NUMBER, SEQUENCE_NUMBER_EPOCH,
+    belongs_to_the_hub, reports_the_end,
 };
 
 /// The annotations that the hub adds to an event.
@@ -24,7 +25,14 @@ pub struct Stamp<'a> {
     pub partition_key: Option<&'a str>,
     /// The end of the log, for a receiver that asked for it.
     pub metrics: Option<&'a RuntimeMetrics>,
+    /// The receiver asked for the epochs of sequence numbers.
+    pub number_epochs: bool,
 }
+
+/// The most bytes that a delivered message is longer than the one that was sent: all annotations of the hub with
+/// the longest key take less than 1,000, and the body of a message that had none takes 5. The rest is for
+/// annotations to come.
+pub const MAX_ADDED_BYTES: u64 = 4 << 10;
 
 /// An estimate, in bytes, of an event's annotations without its key.
 const ANNOTATIONS: usize = 128;
@@ -32,33 +40,58 @@ const METRICS: usize = 192;
 
 /// Appends a stored message, as it is delivered, to `into`. If the message is malformed, `into` is unchanged.
 ///
-/// The sender's annotations are kept, except those that the hub writes itself; without a key in the hub the
-/// delivered message has no key either. The sender's delivery annotations were for the hub alone and are
-/// dropped.
+/// As with the service (REC), the sender's annotations are kept, those of the delivery as well, except those that
+/// the hub writes itself, and its header is dropped. Without a key in the hub the delivered message has no key
+/// either. Delivery annotations that the sender wrote at the end, as Azure's Python SDK does, go to the place
+/// that the specification gives them, since not all readers look for them at the end.
 pub fn deliver(message: &[u8], stamp: &Stamp<'_>, into: &mut Vec<u8>) -> Result<(), Malformed> {
     let sections = Sections::scan(message)?;
     let key = stamp.partition_key.map_or(0, str::len);
     into.reserve(message.len() + ANNOTATIONS + key + if stamp.metrics.is_some() { METRICS } else { 0 });
     let start = into.len();
-    if let Some(header) = &sections.header {
-        into.extend_from_slice(&message[header.whole()]);
-    }
-    if let Some(metrics) = stamp.metrics {
-        write_metrics(metrics, into);
-    }
-    let written = merge(message, sections.message_annotations, belongs_to_the_hub, into, |into| {
-        encode::symbol(into, SEQUENCE_NUMBER);
-        encode::long(into, signed(stamp.sequence));
-        encode::symbol(into, OFFSET);
-        write_offset(stamp.offset, into);
-        encode::symbol(into, ENQUEUED_TIME);
-        encode::timestamp(into, stamp.enqueued_at.0);
-        let Some(key) = stamp.partition_key else { return 3 };
-        encode::symbol(into, PARTITION_KEY);
-        encode::string(into, key);
-        4
+    let written = write_delivery_annotations(message, &sections, stamp, into).and_then(|()| {
+        merge(message, sections.message_annotations, belongs_to_the_hub, into, |into| {
+            if stamp.number_epochs {
+                encode::symbol(into, SEQUENCE_NUMBER_EPOCH);
+                encode::int(into, NUMBER_EPOCH);
+            }
+            encode::symbol(into, SEQUENCE_NUMBER);
+            encode::long(into, signed(stamp.sequence));
+            encode::symbol(into, OFFSET);
+            write_offset(stamp.offset, into);
+            encode::symbol(into, ENQUEUED_TIME);
+            encode::timestamp(into, stamp.enqueued_at.0);
+            let pairs = 3 + usize::from(stamp.number_epochs);
+            let Some(key) = stamp.partition_key else { return pairs };
+            encode::symbol(into, PARTITION_KEY);
+            encode::string(into, key);
+            pairs + 1
+        })
     });
     finish(message, &sections, written, start, into)
+}
+
+/// Writes the delivery annotations, if there are any: the end of the log for a receiver that asked for it, and
+/// those of the sender.
+fn write_delivery_annotations(
+    message: &[u8],
+    sections: &Sections,
+    stamp: &Stamp<'_>,
+    into: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    if stamp.metrics.is_none() && sections.delivery_annotations.is_none() {
+        return Ok(());
+    }
+    let start = into.len();
+    encode::described(into, section::DELIVERY_ANNOTATIONS.into());
+    let map = encode::begin(into);
+    let ours = stamp.metrics.map_or(0, |metrics| write_metrics(metrics, stamp.number_epochs, into));
+    let pairs = ours + copy_pairs(message, sections.delivery_annotations, reports_the_end, into)?;
+    match pairs {
+        0 => into.truncate(start),
+        pairs => encode::end_map(into, map, pairs),
+    }
+    Ok(())
 }
 
 /// Appends a message on its way to a hub, with its partition key, to `into`. If the message is malformed,
@@ -106,7 +139,7 @@ fn rest(message: &[u8], sections: &Sections) -> std::ops::Range<usize> {
     let early = sections.early_footer();
     let first = [&sections.properties, &sections.application_properties, &early].into_iter().flatten().next();
     let end = match &sections.delivery_annotations {
-        Some(late) if late.start > body => late.start,
+        Some(late) if late.start >= body => late.start,
         _ => message.len(),
     };
     first.map_or(body, |section| section.start)..end
@@ -123,27 +156,44 @@ fn merge(
 ) -> Result<(), Malformed> {
     encode::described(into, section::MESSAGE_ANNOTATIONS.into());
     let map = encode::begin(into);
-    let mut pairs = ours(into);
-    if let Some(section) = theirs {
-        let mut items = Reader::starting(&message[..section.end], section.value).map()?;
-        loop {
-            let at = items.at();
-            let Some(key) = items.next()? else { break };
-            items.next()?;
-            if key.text().is_some_and(&replaced) {
-                continue;
-            }
-            into.extend_from_slice(&message[at..items.at()]);
-            pairs += 1;
-        }
-    }
+    let pairs = ours(into);
+    let pairs = pairs + copy_pairs(message, theirs, replaced, into)?;
     encode::end_map(into, map, pairs);
     Ok(())
 }
 
-fn write_metrics(RuntimeMetrics { last, retrieved_at }: &RuntimeMetrics, into: &mut Vec<u8>) {
-    encode::described(into, section::DELIVERY_ANNOTATIONS.into());
-    let map = encode::begin(into);
+/// Copies the pairs of a map that are not `replaced`, as they were encoded, and returns their number.
+fn copy_pairs(
+    message: &[u8],
+    theirs: Option<Section>,
+    replaced: impl Fn(&str) -> bool,
+    into: &mut Vec<u8>,
+) -> Result<usize, Malformed> {
+    let Some(section) = theirs else { return Ok(0) };
+    let mut items = Reader::starting(&message[..section.end], section.value).map()?;
+    let mut pairs = 0;
+    loop {
+        let at = items.at();
+        let Some(key) = items.next()? else { return Ok(pairs) };
+        items.next()?;
+        if key.text().is_some_and(&replaced) {
+            continue;
+        }
+        into.extend_from_slice(&message[at..items.at()]);
+        pairs += 1;
+    }
+}
+
+/// Writes the end of the log, and returns the number of pairs.
+fn write_metrics(
+    RuntimeMetrics { last, retrieved_at }: &RuntimeMetrics,
+    number_epochs: bool,
+    into: &mut Vec<u8>,
+) -> usize {
+    if number_epochs {
+        encode::symbol(into, LAST_SEQUENCE_NUMBER_EPOCH);
+        encode::int(into, NUMBER_EPOCH);
+    }
     encode::symbol(into, LAST_SEQUENCE_NUMBER);
     encode::long(into, signed(last.sequence));
     encode::symbol(into, LAST_OFFSET);
@@ -152,7 +202,7 @@ fn write_metrics(RuntimeMetrics { last, retrieved_at }: &RuntimeMetrics, into: &
     encode::timestamp(into, last.enqueued_at.0);
     encode::symbol(into, RETRIEVAL_TIME);
     encode::timestamp(into, retrieved_at.0);
-    encode::end_map(into, map, 4);
+    4 + usize::from(number_epochs)
 }
 
 /// Sequence numbers are signed on the wire; no real one comes near the maximum.
@@ -176,6 +226,6 @@ pub(crate) fn write_offset(offset: &Offset, into: &mut Vec<u8>) {
             break;
         }
     }
-    into.extend_from_slice(&[ephor_amqp::code::STRING_8, (MAX_DIGITS - start) as u8]);
+    into.extend_from_slice(&[ephor_amqp::format_codes::STRING_8, (MAX_DIGITS - start) as u8]);
     into.extend_from_slice(&digits[start..]);
 }

@@ -33,11 +33,35 @@ fn delivered(message: &[u8], key: Option<&str>, metrics: Option<&RuntimeMetrics>
         enqueued_at: Timestamp(1_700_000_000_000),
         partition_key: key,
         metrics,
+        number_epochs: false,
     };
     let mut out = b"before".to_vec();
     deliver(message, &stamp, &mut out).unwrap();
     assert_eq!(&out[..6], b"before");
     out.split_off(6)
+}
+
+#[test]
+fn a_receiver_that_asked_for_epochs_gets_them_before_the_numbers() {
+    let (offset, metrics) = (Offset::number(288), metrics());
+    let stamp = Stamp {
+        sequence: SequenceNumber(7),
+        offset: &offset,
+        enqueued_at: Timestamp(1),
+        partition_key: None,
+        metrics: Some(&metrics),
+        number_epochs: true,
+    };
+    let mut out = Vec::new();
+    deliver(BODY, &stamp, &mut out).unwrap();
+    for epoch in [
+        b"\xa3\x23last_enqueued_sequence_number_epoch\x54\xff\xa3\x1dlast_enqueued_sequence_number"
+            .as_slice(),
+        b"\xa3\x1bx-opt-sequence-number-epoch\x54\xff\xa3\x15x-opt-sequence-number\x55\x07",
+    ] {
+        assert!(out.windows(epoch.len()).any(|bytes| bytes == epoch), "{}", out.escape_ascii());
+    }
+    assert_eq!(Delivered::read(&out).unwrap().sequence, SequenceNumber(7));
 }
 
 fn metrics() -> RuntimeMetrics {
@@ -55,7 +79,7 @@ fn without_annotations_of_its_own_a_message_is_stamped_and_copied() {
 }
 
 #[test]
-fn a_header_stays_in_front_and_annotations_of_the_sender_stay_beside_ours() {
+fn a_header_is_dropped_and_annotations_of_the_sender_stay_beside_ours() {
     let mut theirs = [
         b"\x00\x53\x72\xc1\x00\x06\xa3\x04mine\x54\x05".as_slice(),
         b"\xa3\x13x-opt-partition-key\xa1\x01k",
@@ -64,7 +88,7 @@ fn a_header_stays_in_front_and_annotations_of_the_sender_stay_beside_ours() {
     .concat();
     theirs[4] = (theirs.len() - 5) as u8;
     let message = [HEADER, &theirs, BODY].concat();
-    let expected = [HEADER, &stamped(b"\xa3\x04mine\x54\x05", 4), BODY].concat();
+    let expected = [&stamped(b"\xa3\x04mine\x54\x05", 4), BODY].concat();
     assert_eq!(delivered(&message, None, None), expected);
     let (event, _) = received(&Bytes::from(expected)).unwrap();
     assert_eq!(event.system_properties.get("mine"), Some(&Value::Int(5)));
@@ -72,8 +96,8 @@ fn a_header_stays_in_front_and_annotations_of_the_sender_stay_beside_ours() {
 }
 
 #[test]
-fn delivery_annotations_of_the_sender_end_at_the_hub_also_at_the_end_of_a_message() {
-    let expected = [HEADER, &stamped(b"", 3), PROPERTIES, BODY, FOOTER].concat();
+fn delivery_annotations_of_the_sender_are_delivered_also_from_the_end_of_a_message() {
+    let expected = [DELIVERY_ANNOTATIONS, &stamped(b"", 3), PROPERTIES, BODY, FOOTER].concat();
     for message in [
         [HEADER, DELIVERY_ANNOTATIONS, PROPERTIES, BODY, FOOTER].concat(),
         [HEADER, PROPERTIES, BODY, FOOTER, DELIVERY_ANNOTATIONS].concat(),
@@ -83,18 +107,28 @@ fn delivery_annotations_of_the_sender_end_at_the_hub_also_at_the_end_of_a_messag
 }
 
 #[test]
-fn metrics_stand_between_header_and_annotations_with_exact_types() {
-    let told = [
-        b"\x00\x53\x71\xc1\x8f\x08".as_slice(),
+fn metrics_stand_before_the_annotations_with_exact_types_and_none_of_them_is_the_senders() {
+    let told: [&[u8]; 4] = [
         b"\xa3\x1dlast_enqueued_sequence_number\x81\x00\x00\x00\x00\x00\x00\x03\x84",
         b"\xa3\x14last_enqueued_offset\xa1\x03x:1",
         b"\xa3\x16last_enqueued_time_utc\x83\x00\x00\x00\x00\x00\x00\x00\x01",
         b"\xa3\x1fruntime_info_retrieval_time_utc\x83\x00\x00\x00\x00\x00\x00\x00\x02",
-    ]
-    .concat();
+    ];
+    let section = |pairs: &[&[u8]]| {
+        let pairs: Vec<u8> = pairs.concat();
+        [b"\x00\x53\x71\xc1", [pairs.len() as u8 + 1, 8].as_slice(), &pairs].concat()
+    };
     let message = [HEADER, BODY].concat();
-    let expected = [HEADER, &told, &stamped(b"", 3), BODY].concat();
+    let expected = [&section(&told), &stamped(b"", 3), BODY].concat();
     assert_eq!(delivered(&message, None, Some(&metrics())), expected);
+    // What a sender writes under these names reaches nobody.
+    let lie = [&section(&told[..1]), BODY].concat();
+    let lie = [&lie[..5], &[2], &lie[6..]].concat();
+    assert_eq!(delivered(&lie, None, Some(&metrics())), expected);
+    assert_eq!(delivered(&lie, None, None), [&stamped(b"", 3), BODY].concat());
+    let both = [DELIVERY_ANNOTATIONS, BODY].concat();
+    let (_, told_again) = received(&Bytes::from(delivered(&both, None, Some(&metrics())))).unwrap();
+    assert_eq!(told_again, Some(metrics()));
 }
 
 #[test]
@@ -109,6 +143,16 @@ fn what_was_delivered_is_read_back() {
     assert_eq!(event.body, "hi");
     assert_eq!(event.system_properties.get("message-id"), Some(&Value::from("m")));
     assert!(message.as_ptr_range().contains(&event.body.as_ptr()), "nothing was copied");
+}
+
+#[test]
+fn an_event_without_a_body_is_read_with_an_empty_one() {
+    let stored = [PROPERTIES, DELIVERY_ANNOTATIONS].concat();
+    let message = delivered(&stored, None, None);
+    assert_eq!(message, [DELIVERY_ANNOTATIONS, &stamped(b"", 3), PROPERTIES].concat());
+    let (event, _) = received(&Bytes::from(message)).unwrap();
+    assert!(event.body.is_empty());
+    assert_eq!(event.system_properties.get("message-id"), Some(&Value::from("m")));
 }
 
 #[test]
@@ -145,6 +189,7 @@ fn an_offset_is_read_to_the_letter() {
             enqueued_at: Timestamp(1),
             partition_key: None,
             metrics: None,
+            number_epochs: false,
         };
         deliver(BODY, &stamp, &mut message).unwrap();
         assert_eq!(Delivered::read(&message).unwrap().offset, Offset::new(text));
@@ -208,10 +253,12 @@ proptest! {
             enqueued_at: Timestamp(-1),
             partition_key: key.as_deref(),
             metrics: Some(&told),
+            number_epochs: false,
         };
         let mut out = Vec::new();
         match deliver(&message, &stamp, &mut out) {
             Ok(()) => {
+                prop_assert!(out.len() as u64 <= message.len() as u64 + MAX_ADDED_BYTES);
                 let read = Delivered::read(&out).unwrap();
                 prop_assert_eq!(read.partition_key, key.as_deref());
                 prop_assert_eq!(read.metrics.as_ref(), Some(&told));

@@ -1,8 +1,9 @@
 //! Packs events into batches, up to the size that a link accepts.
 
-use ephor_amqp::code::section;
 use ephor_amqp::encode;
+use ephor_amqp::format_codes::section;
 use ephor_core::event::NewEvent;
+use ephor_core::partition_key::InvalidKey;
 
 use super::MESSAGE_FORMAT;
 use crate::annotations::{PARTITION_KEY, with_partition_key};
@@ -38,6 +39,9 @@ pub enum Refused {
     /// AMQP cannot represent it.
     #[error(transparent)]
     Unencodable(#[from] Unencodable),
+    /// Its partition key is too long.
+    #[error(transparent)]
+    Key(#[from] InvalidKey),
     /// It is too large, even alone.
     #[error("the event takes {size} bytes as a message; this hub takes at most {limit}")]
     TooLarge {

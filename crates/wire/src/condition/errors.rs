@@ -2,8 +2,8 @@
 
 use ephor_core::source::{OpenError, ReceiveError, SourceError};
 
-use super::holder::holder;
-use super::{Condition, Refusal, texts};
+use super::current_reader::holder;
+use super::{Condition, Refusal, error_texts};
 use crate::quote::quoted;
 
 impl From<&OpenError> for Refusal {
@@ -13,6 +13,7 @@ impl From<&OpenError> for Refusal {
             OpenError::TooManyReceivers { message } => Self::new(Condition::ResourceLimitExceeded, message),
             OpenError::InvalidPosition { message } => Self::new(Condition::ArgumentError, message),
             OpenError::Source(error) => error.into(),
+            _ => error_texts::internal(),
         }
     }
 }
@@ -22,6 +23,7 @@ impl From<&ReceiveError> for Refusal {
         match error {
             ReceiveError::Disconnected { message, .. } => Self::new(Condition::LinkStolen, message),
             ReceiveError::Source(error) => error.into(),
+            _ => error_texts::internal(),
         }
     }
 }
@@ -29,10 +31,10 @@ impl From<&ReceiveError> for Refusal {
 impl From<&SourceError> for Refusal {
     fn from(error: &SourceError) -> Self {
         match error {
-            SourceError::NotFound { what } => texts::not_found(what),
+            SourceError::NotFound { what } => error_texts::not_found(what),
             SourceError::Unauthorized { message } => Self::new(Condition::UnauthorizedAccess, message),
             // Problems on this side are not disclosed to the peer.
-            SourceError::Misconfigured { .. } | SourceError::Unavailable(_) => texts::internal(),
+            _ => error_texts::internal(),
         }
     }
 }
@@ -78,7 +80,9 @@ pub fn source_error(refusal: Refusal) -> SourceError {
         Condition::ArgumentOutOfRange => {
             SourceError::NotFound { what: format!("the requested entity ({})", quoted(&refusal.text)) }
         }
-        Condition::UnauthorizedAccess => SourceError::Unauthorized { message: refusal.text },
+        Condition::UnauthorizedAccess | Condition::AuthFailed => {
+            SourceError::Unauthorized { message: refusal.text }
+        }
         _ => SourceError::Unavailable(refusal.into()),
     }
 }

@@ -4,7 +4,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::SequenceNumber;
 use ephor_core::receivers::Receivers;
-use ephor_core::receivers::texts as receivers;
+use ephor_core::receivers::error_texts as receivers;
 use ephor_core::source::{OpenError, ReceiveError, SourceError};
 use ephor_core::time::{Monotonic, Timestamp};
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn a_client_tries_again_where_that_may_help() {
     ] {
         assert_eq!(class(symbol, ""), expected, "{symbol}");
     }
-    assert_eq!(texts::not_found("sb://ns/hub").class(), Class::GiveUp);
+    assert_eq!(error_texts::not_found("sb://ns/hub").class(), Class::GiveUp);
     assert_eq!(class("amqp:not-found", "moving"), Class::Reopen, "without the phrase it may pass");
     assert_eq!(Refusal::from(InvalidToken::Expired).class(), Class::Reopen, "a new token may help");
     assert_eq!(Refusal::from(InvalidToken::Signature).class(), Class::GiveUp);
@@ -67,30 +67,30 @@ fn a_client_tries_again_where_that_may_help() {
 fn texts_are_those_of_the_service() {
     for (refusal, condition, text) in [
         (
-            texts::not_found("sb://ns/homes"),
+            error_texts::not_found("sb://ns/homes"),
             "amqp:not-found",
             "The messaging entity 'sb://ns/homes' could not be found. To know more visit \
              https://aka.ms/sbResourceMgrExceptions. ",
         ),
         (
-            texts::too_large(0, 262_279, 262_144),
+            error_texts::too_large(0, 262_279, 262_144),
             "amqp:link:message-size-exceeded",
             "The received message (delivery-id:0, size:262279 bytes) exceeds the limit (262144 bytes) currently \
              allowed on the link.",
         ),
         (
-            texts::no_such_partition(4),
+            error_texts::no_such_partition(4),
             "com.microsoft:argument-out-of-range",
             "The specified partition is invalid for an EventHub partition sender or receiver. It should be between \
              0 and 3.",
         ),
         (
-            texts::missing_claim(Claims::SEND, "sb://ns/homes"),
+            error_texts::missing_claim(Claims::SEND, "sb://ns/homes"),
             "amqp:unauthorized-access",
             "Unauthorized access. 'Send' claim(s) are required to perform this operation. Resource: 'sb://ns/homes'.",
         ),
         (
-            texts::beyond_the_end(SequenceNumber(488), Some(SequenceNumber(482))),
+            error_texts::beyond_the_end(SequenceNumber(488), Some(SequenceNumber(482))),
             "com.microsoft:argument-error",
             "The supplied sequence number '488' is invalid. The last sequence number in the system is '482'",
         ),
@@ -100,7 +100,7 @@ fn texts_are_those_of_the_service() {
             "The filter 'nonsense' is not a valid amqp filter for EventHub entities",
         ),
         (
-            texts::idle_connection(60_000),
+            error_texts::idle_connection(60_000),
             "amqp:connection:forced",
             "The connection was inactive for more than the allowed 60000 milliseconds and is closed by container \
              'LinkTracker'.",
@@ -108,10 +108,10 @@ fn texts_are_those_of_the_service() {
     ] {
         assert_eq!((refusal.condition.symbol(), &*refusal.text), (condition, text));
     }
-    assert!(texts::idle_link("l", 30).text.ends_with("Idle timeout: 00:30:00."));
-    assert_eq!(texts::throttled(4).condition, Condition::ServerBusy);
+    assert!(error_texts::idle_link("l", 30).text.ends_with("Idle timeout: 00:30:00."));
+    assert_eq!(error_texts::throttled(4).condition, Condition::ServerBusy);
     assert_eq!(
-        texts::internal().tracked(&TRACKING).to_string(),
+        error_texts::internal().tracked(&TRACKING).to_string(),
         "amqp:internal-error: The service was unable to \
         process the request; please retry the operation. TrackingId:7f_G1, SystemTracker:ns:eventhub:homes~3|$default, \
         Timestamp:2018-04-15T01:23:45.678Z"
@@ -181,9 +181,9 @@ fn other_errors_keep_their_kind_across_the_wire() {
     let secret = source(SourceError::Unavailable("/var/lib/file: broken".into()));
     assert!(matches!(&secret, OpenError::Source(SourceError::Unavailable(_))));
     assert!(!secret.to_string().contains("/var/lib"), "what happened inside stays inside: {secret}");
-    let partition = open_error(texts::no_such_partition(4));
+    let partition = open_error(error_texts::no_such_partition(4));
     assert!(matches!(partition, OpenError::Source(SourceError::NotFound { .. })));
-    let beyond = texts::beyond_the_end(SequenceNumber(9), None);
+    let beyond = error_texts::beyond_the_end(SequenceNumber(9), None);
     assert!(matches!(open_error(beyond), OpenError::InvalidPosition { .. }));
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use ephor_amqp::code::section;
+use ephor_amqp::format_codes::section;
 use ephor_amqp::{Malformed, Reader, Value};
 
 /// Calls `take` with the descriptor of each section and the range of its value. Unknown descriptors are `0`.
@@ -14,7 +14,7 @@ pub(super) fn each(
     let mut reader = Reader::new(message);
     while !reader.is_empty() {
         let at = reader.at();
-        if reader.peek() != Some(ephor_amqp::code::DESCRIBED) {
+        if reader.peek() != Some(ephor_amqp::format_codes::DESCRIBED) {
             return Err(Malformed::new(at, "not a section"));
         }
         let end = reader.skip()?.end;

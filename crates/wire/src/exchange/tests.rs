@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cbs::{PutToken, TokenKind, write_accepted};
-use crate::condition::texts;
+use crate::condition::error_texts;
 use crate::sas::InvalidToken;
 
 fn put(kind: TokenKind) -> PutToken<'static> {
@@ -103,8 +103,26 @@ fn a_refusal_has_a_status_a_text_and_a_condition() {
     assert_eq!((response.status, response.id.clone()), (401, None));
     assert_eq!(response.accepted(), Err(InvalidToken::Signature.into()));
     let mut answer = Vec::new();
-    write_refusal(None, &texts::not_found("sb://ns/hub"), &mut answer);
+    write_refusal(None, &error_texts::not_found("sb://ns/hub"), &mut answer);
     assert_eq!(Response::read(&answer).unwrap().status, 404);
+}
+
+#[test]
+fn a_refused_token_has_the_condition_that_the_service_uses_there() {
+    let mut answer = Vec::new();
+    crate::cbs::write_refused(None, &InvalidToken::Signature.into(), &mut answer);
+    let response = Response::read(&answer).unwrap();
+    assert_eq!((response.status, response.condition), (401, Some("com.microsoft:auth-failed")));
+    let refusal = response.accepted().unwrap_err();
+    assert_eq!(refusal.class(), crate::condition::Class::GiveUp);
+    let mut answer = Vec::new();
+    crate::cbs::write_refused(None, &InvalidToken::Expired.into(), &mut answer);
+    let refusal = Response::read(&answer).unwrap().accepted().unwrap_err();
+    assert_eq!(refusal.class(), crate::condition::Class::Reopen, "it is replaced by a new one");
+    let mut answer = Vec::new();
+    crate::cbs::write_refused(None, &error_texts::not_found("sb://ns/hub"), &mut answer);
+    let response = Response::read(&answer).unwrap();
+    assert_eq!((response.status, response.condition), (404, Some("amqp:not-found")));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! array8 size count string8  length id  length id  …
 //! ```
 
-use ephor_amqp::{Reader, Value, code};
+use ephor_amqp::{Reader, Value, format_codes as code};
 use ephor_core::ids::PartitionId;
 
 /// Writes the array.

@@ -1,4 +1,5 @@
-//! Descriptions have exactly the types that the SDKs insist on.
+//! Tests of the answers of `$management` (the runtime properties of hubs and partitions): they have exactly the
+//! types that the SDKs insist on.
 
 use proptest::prelude::*;
 
@@ -29,7 +30,7 @@ fn question(pairs: &[(&str, &str)]) -> Vec<u8> {
     let mut message =
         b"\x00\x53\x73\xc0\x12\x01\x98\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f"
             .to_vec();
-    encode::described(&mut message, ephor_amqp::code::section::APPLICATION_PROPERTIES.into());
+    encode::described(&mut message, ephor_amqp::format_codes::section::APPLICATION_PROPERTIES.into());
     let map = encode::begin(&mut message);
     for (name, text) in pairs {
         encode::string(&mut message, name);
@@ -52,13 +53,24 @@ fn a_query_without_a_body_is_understood_and_others_say_why_not() {
     assert_eq!(of(&[read, homes, kind], None), Ok(Query::Hub { hub: hub() }));
     assert_eq!(of(&[read, kind], Some(&hub())), Ok(Query::Hub { hub: hub() }));
     assert_eq!(of(&[read, kind], None), Err(400));
-    assert_eq!(of(&[homes, kind], None), Err(501));
+    assert_eq!(of(&[homes, kind], None), Err(403));
     assert_eq!(of(&[read, homes], None), Err(400));
     assert_eq!(of(&[read, kind, ("name", "no hub")], None), Err(404));
-    assert_eq!(of(&[read, homes, partition], None), Err(400));
-    assert_eq!(of(&[read, homes, partition, ("partition", "x")], None), Err(400));
+    let odd = Query::OddPartition { hub: hub() };
+    assert_eq!(of(&[read, homes, partition], None), Ok(odd.clone()));
+    assert_eq!(of(&[read, homes, partition, ("partition", "x")], None), Ok(odd));
     let asked = Query::Partition { hub: hub(), partition: PartitionId(3) };
     assert_eq!(of(&[read, homes, partition, ("partition", "3")], None), Ok(asked));
+}
+
+#[test]
+fn an_operation_that_does_not_exist_is_named() {
+    let message = question(&[("operation", "RE1AD"), ("name", "homes"), ("type", "com.microsoft:eventhub")]);
+    let refusal = Query::of(&Request::read(&message).unwrap(), None).unwrap_err();
+    assert_eq!(
+        (refusal.condition.symbol(), &*refusal.text),
+        ("amqp:not-allowed", "Invalid command 'RE1AD'.")
+    );
 }
 
 #[test]
@@ -100,10 +112,10 @@ fn an_empty_partition_is_described_as_the_service_does() {
         b"\xa1\x04name\xa1\x05homes".as_slice(),
         b"\xa1\x04type\xa1\x17com.microsoft:partition",
         b"\xa1\x09partition\xa1\x013",
-        b"\xa1\x15begin_sequence_number\x55\x00",
-        b"\xa1\x1bbegin_sequence_number_epoch\x54\x00",
+        b"\xa1\x15begin_sequence_number\x55\xff",
+        b"\xa1\x1bbegin_sequence_number_epoch\x54\xff",
         b"\xa1\x1dlast_enqueued_sequence_number\x55\xff",
-        b"\xa1\x23last_enqueued_sequence_number_epoch\x54\x00",
+        b"\xa1\x23last_enqueued_sequence_number_epoch\x54\xff",
         b"\xa1\x14last_enqueued_offset\xa1\x02-1",
         b"\xa1\x16last_enqueued_time_utc\x83\xff\xff\xc7\x7c\xed\xd3\x28\x00",
         b"\xa1\x12is_partition_empty\x41",
@@ -113,6 +125,35 @@ fn an_empty_partition_is_described_as_the_service_does() {
         [b"\xd1\x00\x00".as_slice(), &(pairs.len() as u16 + 4).to_be_bytes(), b"\x00\x00\x00\x14"].concat();
     assert_eq!(response.body, Some(&[head, pairs].concat()[..]));
     assert_eq!(PartitionDescription::read(&response), Ok(description));
+}
+
+#[test]
+fn an_empty_partition_is_read_from_the_service_and_from_older_hubs_alike() {
+    for begin in [0x00, 0xff] {
+        let pairs = [
+            b"\xa1\x04name\xa1\x05homes".as_slice(),
+            b"\xa1\x09partition\xa1\x013",
+            b"\xa1\x15begin_sequence_number\x55",
+            &[begin],
+            b"\xa1\x1dlast_enqueued_sequence_number\x55\xff",
+            b"\xa1\x14last_enqueued_offset\xa1\x02-1",
+        ]
+        .concat();
+        let body = [b"\xc1", [pairs.len() as u8 + 1, 10].as_slice(), &pairs].concat();
+        let response =
+            Response { id: None, status: 200, description: None, condition: None, body: Some(&body) };
+        let read = PartitionDescription::read(&response).unwrap().partition;
+        assert_eq!(read, PartitionProperties::without_gap(PartitionId(3), SequenceNumber(0), None));
+    }
+}
+
+#[test]
+fn numbers_that_were_skipped_in_an_empty_partition_are_not_its_first() {
+    let partition = PartitionProperties::without_gap(PartitionId(3), SequenceNumber(65_536), None);
+    let description = PartitionDescription { hub: hub(), partition };
+    let mut answer = Vec::new();
+    description.write(None, &mut answer);
+    assert_eq!(PartitionDescription::read(&Response::read(&answer).unwrap()), Ok(description));
 }
 
 #[test]

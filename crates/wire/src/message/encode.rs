@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ephor_amqp::check::{EmptyElements, TOO_MANY_EMPTY, check_within};
-use ephor_amqp::code::section;
+use ephor_amqp::format_codes::section;
 use ephor_amqp::validate::is_simple;
 use ephor_amqp::{Reader, encode as amqp};
 use ephor_core::event::{NewEvent, Properties, Property, Value};

@@ -5,7 +5,7 @@ use std::fmt;
 use ephor_core::ids::HubName;
 use ephor_core::time::Timestamp;
 
-use super::{Claims, InvalidToken, Key, Scope, Token};
+use super::{Claims, EXPIRY_GRACE, InvalidToken, Key, Scope, Token};
 use crate::address::{Address, same_name};
 
 /// A named key: a shared access policy. A name may have two keys, so that one can be rotated.
@@ -74,7 +74,7 @@ impl KeyRing {
         }
         let signed_by = self.0.iter().filter(named).find(|key| token.is_signed_by(&key.key));
         let key = signed_by.ok_or(InvalidToken::Signature)?;
-        if token.expires_at() <= now {
+        if token.expires_at() + EXPIRY_GRACE <= now {
             return Err(InvalidToken::Expired);
         }
         if !scope.covers(&audience) {
@@ -124,8 +124,13 @@ impl Grant {
         }
     }
 
-    /// True if the token has expired.
+    /// The time from which the token is not accepted any more: some time after it expired ([`EXPIRY_GRACE`]).
+    pub fn ends_at(&self) -> Timestamp {
+        self.expires_at + EXPIRY_GRACE
+    }
+
+    /// True if the token is not accepted any more.
     pub fn is_expired(&self, now: Timestamp) -> bool {
-        self.expires_at <= now
+        self.ends_at() <= now
     }
 }

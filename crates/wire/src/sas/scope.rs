@@ -1,6 +1,6 @@
 //! The scope of a token: everything at and below a URI.
 
-use crate::address::{self, Address, same_name};
+use crate::address::{self, Address, InvalidAddress, same_name};
 
 /// A host and an entity on it, compared without scheme, port, case and surrounding slashes.
 ///
@@ -11,6 +11,9 @@ pub struct Scope {
     host: Option<String>,
     /// The entity; none for the whole namespace.
     named: Option<Address>,
+    /// The id of a partition of `named` that no partition has. SDKs put a token for whatever a user asked for,
+    /// and the user is told what is wrong when the link attaches. Nothing that exists is in such a scope.
+    odd_partition: Option<String>,
 }
 
 impl Scope {
@@ -18,11 +21,25 @@ impl Scope {
     /// path is neither empty nor a valid address.
     pub fn parse(uri: &str) -> Option<Self> {
         let (authority, path) = address::split(uri).ok()?;
-        let named = match path.is_empty() {
-            true => None,
-            false => Some(Address::parse_path(&path).ok()?),
+        let (named, odd_partition) = match Address::parse_path(&path) {
+            _ if path.is_empty() => (None, None),
+            Ok(address) => (Some(address), None),
+            Err(InvalidAddress::Partition | InvalidAddress::NoPartition) => {
+                let (parent, id) = Address::parent_of_partition(&path)?;
+                (Some(parent), Some(id))
+            }
+            Err(_) => return None,
         };
-        Some(Self { host: authority.map(host), named })
+        Some(Self { host: authority.map(host), named, odd_partition })
+    }
+
+    /// Parses the resource of a token, which names a host even if it has no scheme: Azure's Go SDK documents
+    /// `host/hub`.
+    pub fn of_token(resource: &str) -> Option<Self> {
+        match resource.contains("://") || resource.starts_with('/') || resource.is_empty() {
+            true => Self::parse(resource),
+            false => Self::parse(&format!("sb://{resource}")),
+        }
     }
 
     /// True if `other` is the same scope or below it.
@@ -31,7 +48,13 @@ impl Scope {
             (Some(one), Some(other)) => one == other,
             _ => true,
         };
+        let same_partition = match (&self.odd_partition, &other.odd_partition) {
+            (Some(one), Some(its)) => one == its && self.named == other.named,
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
         same_host
+            && same_partition
             && match (&self.named, &other.named) {
                 (None, _) => true,
                 (Some(_), None) => false,
@@ -41,7 +64,7 @@ impl Scope {
 
     /// True if an address on the same host is in the scope.
     pub fn covers_address(&self, address: &Address) -> bool {
-        self.named.as_ref().is_none_or(|named| lies_below(address, named))
+        self.odd_partition.is_none() && self.named.as_ref().is_none_or(|named| lies_below(address, named))
     }
 
     /// The entity; none for a whole namespace.
@@ -123,8 +146,52 @@ mod tests {
     }
 
     #[test]
+    fn a_scope_of_an_odd_partition_covers_itself_alone() {
+        let scope = |uri: &str| Scope::parse(uri).unwrap();
+        for (parent, id) in
+            [("sb://h/hub", "XYZ"), ("sb://h/hub/ConsumerGroups/g", "-1"), ("sb://h/hub", " ")]
+        {
+            let odd = scope(&format!("{parent}/Partitions/{id}"));
+            for outer in ["sb://h/", "sb://h/hub", parent] {
+                assert!(scope(outer).covers(&odd), "{outer} {id}");
+                assert!(!odd.covers(&scope(outer)), "{outer} {id}");
+            }
+            assert!(odd.covers(&odd));
+            for other in
+                ["sb://h/hub/Partitions/+7", "sb://h/hub/Partitions/0", "sb://h/other/Partitions/XYZ"]
+            {
+                assert!(!odd.covers(&scope(other)), "{other} {id}");
+            }
+            for address in ["hub", "hub/Partitions/0", "hub/ConsumerGroups/g/Partitions/1"] {
+                assert!(!odd.covers_address(&Address::parse(address).unwrap()), "{address} {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_resource_of_a_token_begins_with_a_host_also_without_a_scheme() {
+        let scope = |uri| Scope::parse(uri).unwrap();
+        for (resource, inner) in [
+            ("localhost", "sb://localhost/hub/Partitions/0"),
+            ("localhost:5672", "amqps://localhost/hub"),
+            ("ns.servicebus.windows.net/hub", "amqps://ns.servicebus.windows.net/hub/$management"),
+            ("[::1]:5672/hub", "sb://[::1]/hub"),
+            ("amqps://localhost/hub", "sb://localhost/hub"),
+        ] {
+            assert!(Scope::of_token(resource).unwrap().covers(&scope(inner)), "{resource}");
+        }
+        for (resource, inner) in [
+            ("hub", "sb://localhost/hub"),
+            ("localhost/hub", "sb://localhost/other"),
+            ("localhost/hub", "sb://other/hub"),
+        ] {
+            assert!(!Scope::of_token(resource).unwrap().covers(&scope(inner)), "{resource}");
+        }
+    }
+
+    #[test]
     fn a_path_that_names_nothing_is_no_scope() {
-        for uri in ["sb://h/other/Partitions/zz", "sb://h/other/$$$"] {
+        for uri in ["sb://h/Partitions/zz", "sb://h/other/$$$"] {
             assert_eq!(Scope::parse(uri), None, "{uri}");
         }
         assert!(Scope::parse("sb://h/").unwrap().address().is_none());

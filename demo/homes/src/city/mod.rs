@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `home.rs` | people and rooms: when they get up, leave, come back and sleep |
 //! | `faults.rs` | rare events: break-ins, false alarms, carbon monoxide, empty batteries, wrong clocks, repeats |
-//! | `schedule.rs` | [`ReadingSchedule`]: every sensor sends once a minute, at its own moment |
+//! | `reading_schedule.rs` | [`ReadingSchedule`]: every sensor sends once a minute, at its own moment |
 //! | `ledger.rs` | [`Ledger`]: the sent readings |
 //! | `sender.rs` | [`Sensors`]: sends what is due until the hub has it |
 

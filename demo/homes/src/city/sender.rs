@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ephor::{Backoff, BoxError, NewEvent, PartitionId};
-use ephor_eventhubs::{Producer, Target};
+use ephor_eventhubs::{EventHubProducer, Target};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -49,7 +49,7 @@ pub trait Outbox: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), BoxError>> + Send;
 }
 
-impl Outbox for Producer {
+impl Outbox for EventHubProducer {
     async fn send(&self, partition: PartitionId, events: Vec<NewEvent>) -> Result<(), BoxError> {
         self.send_batch(Target::Partition(partition), events).await?;
         Ok(())

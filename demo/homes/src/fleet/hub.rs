@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ephor::BoxError;
-use rustix::process::Signal;
 use tokio::net::{TcpListener, TcpStream};
 
 use super::process::{Cost, Process};
+use crate::os::Signal;
 use crate::reading::PARTITIONS;
 
 /// The hub's name.
@@ -60,16 +60,16 @@ impl HubProcess {
 
     /// Kills it, as a crash would, and starts it again where it was.
     pub(super) async fn restart(&mut self) -> Result<(), BoxError> {
-        drop(self.process.signal(Signal::KILL));
+        drop(self.process.signal(Signal::Kill));
         self.process.wait(PATIENCE).await;
         self.process = launch(&self.program, &self.folder, self.address)?;
         self.answers().await
     }
 
     pub(super) async fn stop(&mut self) {
-        drop(self.process.signal(Signal::TERM));
+        drop(self.process.signal(Signal::Terminate));
         if !self.process.wait(PATIENCE).await {
-            drop(self.process.signal(Signal::KILL));
+            drop(self.process.signal(Signal::Kill));
         }
     }
 

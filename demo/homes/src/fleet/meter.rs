@@ -5,7 +5,8 @@ use std::time::Duration;
 use ephor::environment::SystemClock;
 use ephor::{Clock, Monotonic};
 
-use super::process::{Cost, Used};
+use super::process::Cost;
+use crate::os::Used;
 
 /// Sums measurements.
 #[derive(Debug, Default)]
@@ -30,14 +31,14 @@ impl Meter {
         sum
     }
 
-    /// Processor time in cores on average, and the most memory.
+    /// CPU time in cores on average, and the most memory.
     pub fn result(&self) -> (f64, u64) {
         (self.cores / f64::from(self.looks.max(1)), self.memory)
     }
 
     fn own(&mut self) -> Cost {
         let now = SystemClock.now();
-        let Some(used) = Used::of(rustix::process::getpid().as_raw_nonzero().get()) else {
+        let Some(used) = Used::of_this_process() else {
             return Cost::default();
         };
         let passed = |then| now.since(then).max(Duration::from_millis(1));

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ephor::BoxError;
-use rustix::process::Signal;
 
 use self::hub::HubProcess;
 use self::process::Process;
+use crate::os::Signal;
 use crate::view::model::{HostNow, HostProcess};
 
 pub use self::hub::{ALARMS, CONSOLIDATE, HUB};
@@ -130,15 +130,15 @@ impl Fleet {
             }
             Action::StopHost(name) => self.stop_host(name),
             Action::KillHost(name) => {
-                self.signal(name, Signal::KILL, HostProcess::Dead)?;
+                self.signal(name, Signal::Kill, HostProcess::Dead)?;
                 Ok(format!("{name} is dead; the other hosts take over its partitions when its leases expire"))
             }
             Action::PauseHost(name) => {
-                self.signal(name, Signal::STOP, HostProcess::Paused)?;
+                self.signal(name, Signal::Pause, HostProcess::Paused)?;
                 Ok(format!("{name} is paused; it is fenced once its leases have expired"))
             }
             Action::ResumeHost(name) => {
-                self.signal(name, Signal::CONT, HostProcess::Running)?;
+                self.signal(name, Signal::Continue, HostProcess::Running)?;
                 Ok(format!("{name} continues, and learns which partitions it has lost"))
             }
             Action::SlowHost(name, by) => {
@@ -166,9 +166,9 @@ impl Fleet {
     fn stop_host(&mut self, name: &str) -> Result<String, BoxError> {
         let host = self.find(name)?;
         if host.state == HostProcess::Paused {
-            host.process.signal(Signal::CONT)?;
+            host.process.signal(Signal::Continue)?;
         }
-        host.process.signal(Signal::TERM)?;
+        host.process.signal(Signal::Terminate)?;
         host.state = HostProcess::Stopping;
         Ok(format!("{name} finishes its current batches, hands over its partitions and stops"))
     }
@@ -251,7 +251,7 @@ impl Fleet {
         }
         for host in self.hosts.values_mut() {
             if !host.process.wait(STOP_PATIENCE).await {
-                drop(host.process.signal(Signal::KILL));
+                drop(host.process.signal(Signal::Kill));
                 host.process.wait(STOP_PATIENCE).await;
             }
         }

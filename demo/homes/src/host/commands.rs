@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+
+use crate::os::StopSignals;
 
 /// The slowdown of each batch. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -54,8 +55,7 @@ fn read(line: &str) -> Command {
 pub struct Commands {
     slowdown: Slowdown,
     lines: mpsc::UnboundedReceiver<String>,
-    terminate: Signal,
-    interrupt: Signal,
+    signals: StopSignals,
 }
 
 impl Commands {
@@ -67,9 +67,8 @@ impl Commands {
             let lines = std::io::stdin().lock().lines();
             let _ = lines.map_while(Result::ok).try_for_each(|line| sender.send(line));
         })?;
-        let terminate = signal(SignalKind::terminate())?;
-        let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Self { slowdown: Slowdown::default(), lines, terminate, interrupt })
+        let signals = StopSignals::listen()?;
+        Ok(Self { slowdown: Slowdown::default(), lines, signals })
     }
 
     /// Returns the slowdown that `slow` sets.
@@ -81,8 +80,7 @@ impl Commands {
     pub async fn stop(&mut self) -> &'static str {
         loop {
             let line = tokio::select! {
-                _ = self.terminate.recv() => return "because of a signal",
-                _ = self.interrupt.recv() => return "because of a signal",
+                () = self.signals.next() => return "because of a signal",
                 line = self.lines.recv() => line,
             };
             let Some(line) = line else { return "because its parent process ended" };

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor::{BoxError, EventProcessorHost, EventProcessorOptions, EventSource, StartPosition, Store};
-use ephor_eventhubs::{Builder, EventHubs};
+use ephor_eventhubs::{EventHub, EventHubBuilder};
 use ephor_stores::StoreUrl;
 
 use crate::consolidate::{Consolidation, Homes, OpenAlarms};
@@ -111,7 +111,7 @@ impl Job<'_> {
         flush_every: Duration,
     ) -> Result<EventProcessorHost, BoxError> {
         let (results, slowdown) = (self.results.clone(), self.slowdown.clone());
-        let host = EventProcessorHost::builder_from(self.hub.clone(), self.store.clone())
+        let host = EventProcessorHost::builder(self.hub.clone(), self.store.clone())
             .consumer_group(group)
             .host_name(self.name)
             .options(EventProcessorOptions {
@@ -127,19 +127,22 @@ impl Job<'_> {
 }
 
 /// Creates the client of the hub. It connects when it is first used.
-async fn connect(options: &HostOptions) -> Result<EventHubs, BoxError> {
-    let builder = EventHubs::builder(&options.hub).options(settings::connecting()).client_name(&options.name);
+async fn connect(options: &HostOptions) -> Result<EventHub, BoxError> {
+    let builder = EventHub::builder(&options.hub).options(settings::connecting()).client_name(&options.name);
     let builder = permitting(builder, options.allow_insecure);
     Ok(trusting(builder, options.extra_root.as_deref()).await?.build()?)
 }
 
 /// Connects without TLS to another machine, too, if that is said.
-pub(crate) fn permitting(builder: Builder, insecure: bool) -> Builder {
+pub(crate) fn permitting(builder: EventHubBuilder, insecure: bool) -> EventHubBuilder {
     if insecure { builder.allow_insecure() } else { builder }
 }
 
 /// Trusts the certificates of a file, too, if there is one.
-pub(crate) async fn trusting(builder: Builder, file: Option<&Path>) -> Result<Builder, BoxError> {
+pub(crate) async fn trusting(
+    builder: EventHubBuilder,
+    file: Option<&Path>,
+) -> Result<EventHubBuilder, BoxError> {
     let Some(file) = file else { return Ok(builder) };
     let read = tokio::fs::read(file).await;
     Ok(builder.extra_root(read.map_err(|error| format!("cannot read {}: {error}", file.display()))?))

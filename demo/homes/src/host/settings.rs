@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use ephor::{Backoff, CheckpointPolicy, EventProcessorOptions, FailurePolicy, PartitionManagerOptions};
-use ephor_eventhubs::Options;
+use ephor_eventhubs::EventHubOptions;
 
 /// How often the state of homes is written. The page cannot be newer than this, and fewer writes are larger ones.
 pub const FLUSH_EVERY: Duration = Duration::from_millis(500);
@@ -57,13 +57,13 @@ pub(super) fn managing() -> PartitionManagerOptions {
 }
 
 /// How the hub is reached. It is restarted for fun here: look for it often.
-pub(super) fn connecting() -> Options {
-    Options {
+pub(super) fn connecting() -> EventHubOptions {
+    EventHubOptions {
         backoff: Backoff { first: Duration::from_millis(100), max: Duration::from_secs(1) },
         connect_time: Duration::from_secs(5),
         answer_time: Duration::from_secs(10),
         idle_time: Duration::from_secs(10),
-        ..Options::default()
+        ..EventHubOptions::default()
     }
 }
 

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::format::{count, counted, percent, span, when};
 use super::layout::{Page, document};
 use super::map;
-use super::shown::{Row, Shown};
+use super::page_content::{Row, Shown};
 use crate::time::CityTime;
 use crate::view::model::{AlarmLine, Audit, CityNow, NEIGHBOURHOOD, Neighbourhood};
 

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::city::{alarm_rows, alarms};
 use super::format::{ago, count, counted, when};
 use super::layout::{Page, document};
-use super::shown::{Row, Shown};
+use super::page_content::{Row, Shown};
 use crate::time::{CityTime, MINUTES_PER_DAY};
 use crate::view::model::{HomeNow, SensorNow};
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use super::shown::Shown;
+use super::page_content::Shown;
 
 /// The longest side, in blocks: as many as make the plan about square.
 fn side(blocks: usize) -> usize {

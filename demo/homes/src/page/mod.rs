@@ -13,18 +13,18 @@
 //! | `visitors` | connections, and which of them nobody uses |
 
 mod assets;
-mod board;
 mod city;
 mod command;
 mod connections;
 mod format;
 mod guard;
 mod home;
+mod host_columns;
 mod layout;
 mod map;
 mod operator;
+mod page_content;
 mod routes;
-mod shown;
 mod streams;
 
 use std::collections::VecDeque;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
-use super::board::{self, HOST_ACTIONS};
 use super::format::{bytes, counted};
+use super::host_columns::{self, HOST_ACTIONS};
 use super::layout::{Page, document};
-use super::shown::{Row, Shown};
+use super::page_content::{Row, Shown};
 use crate::fleet::{ALARMS, CONSOLIDATE};
 use crate::view::model::{FleetNow, GroupNow, HostProcess};
 
@@ -34,7 +34,7 @@ pub(super) fn shown(fleet: &FleetNow) -> Shown {
         let group = fleet.groups.iter().find(|group| group.name == name).unwrap_or(&nothing);
         shown.say(format!("says-{name}"), sentence(group));
     }
-    shown.list("board", board::columns(fleet));
+    shown.list("board", host_columns::columns(fleet));
     shown.say(
         "board-none",
         if fleet.hosts.is_empty() { "No host is running. Press “Add a host”." } else { "" },
@@ -110,9 +110,9 @@ pub(super) fn page(shown: &Shown) -> Markup {
                     p.muted { b title=(purpose) { (name) } " " span id=(id) { (shown.text(&id)) } }
                 }
             }
-            (board::board(shown))
+            (host_columns::board(shown))
             p.none #board-none { (shown.text("board-none")) }
-            (board::legend())
+            (host_columns::legend())
             p.none.ended #ended { (shown.text("ended")) }
         }
         div.twin {

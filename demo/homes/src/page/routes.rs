@@ -11,7 +11,7 @@ use maud::Markup;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::shown::Shown;
+use super::page_content::Shown;
 use super::{State, assets, city, command, guard, home, layout, operator, streams};
 
 /// The maximum length of a request body.

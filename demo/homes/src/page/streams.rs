@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Interval;
 
 use super::State;
-use super::shown::Shown;
+use super::page_content::Shown;
 
 /// How often a page may change.
 const EVERY: Duration = Duration::from_millis(500);

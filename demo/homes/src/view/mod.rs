@@ -5,9 +5,9 @@
 mod audit;
 mod descriptions;
 mod latency;
+mod locked_state;
 pub mod model;
 mod operator;
-mod shared;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,8 +18,8 @@ use ephor::{Clock, PartitionId};
 
 use self::audit::{Auditor, LongSent};
 use self::latency::{Latency, Rate};
+use self::locked_state::LockedState;
 use self::model::{AlarmLine, CityNow, HomeNow, NEIGHBOURHOOD, Neighbourhood};
-use self::shared::Shared;
 use crate::city::{City, Ledger, Sent};
 use crate::consolidate::{Consolidation, Homes, OpenAlarms};
 use crate::reading::{PARTITIONS, partition_of};
@@ -41,8 +41,8 @@ pub struct View {
     city: City,
     ledger: Ledger,
     speed: f64,
-    homes: Vec<Mutex<Shared<Homes>>>,
-    alarm_states: Vec<Mutex<Shared<OpenAlarms>>>,
+    homes: Vec<Mutex<LockedState<Homes>>>,
+    alarm_states: Vec<Mutex<LockedState<OpenAlarms>>>,
     latency: Mutex<Latency>,
     rate: Mutex<Rate>,
     long_sent: Mutex<LongSent>,
@@ -69,11 +69,12 @@ impl View {
     /// Follows all logs for ever.
     pub async fn follow(&self, place: &ResultStore) {
         let homes = futures_util::future::join_all((0..PARTITIONS).map(|partition| {
-            let follower = Follower::<Shared<Homes>>::new(place.log("homes", PartitionId(partition)));
+            let follower = Follower::<LockedState<Homes>>::new(place.log("homes", PartitionId(partition)));
             self.follow_one(follower, &self.homes[partition as usize], true)
         }));
         let alarm_states = futures_util::future::join_all((0..PARTITIONS).map(|partition| {
-            let follower = Follower::<Shared<OpenAlarms>>::new(place.log("alarms", PartitionId(partition)));
+            let follower =
+                Follower::<LockedState<OpenAlarms>>::new(place.log("alarms", PartitionId(partition)));
             self.follow_one(follower, &self.alarm_states[partition as usize], false)
         }));
         futures_util::future::join(homes, alarm_states).await;
@@ -81,8 +82,8 @@ impl View {
 
     async fn follow_one<C: Consolidation>(
         &self,
-        mut follower: Follower<Shared<C>>,
-        seen: &Mutex<Shared<C>>,
+        mut follower: Follower<LockedState<C>>,
+        seen: &Mutex<LockedState<C>>,
         timed: bool,
     ) {
         loop {

@@ -130,7 +130,7 @@ pub struct FleetNow {
     pub carbon_monoxide: bool,
     /// The newest changes of ownership, newest first, for people.
     pub changes: Vec<String>,
-    /// Processor time of all processes, in cores, over the last seconds.
+    /// CPU time of all processes, in cores, over the last seconds.
     pub cores: f64,
     /// Resident memory of all processes, in bytes.
     pub memory: u64,
@@ -145,7 +145,7 @@ pub struct HostNow {
     pub name: String,
     /// Its state.
     pub state: HostProcess,
-    /// Processor time, in cores.
+    /// CPU time, in cores.
     pub cores: f64,
     /// Resident memory in bytes.
     pub memory: u64,

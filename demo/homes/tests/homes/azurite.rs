@@ -63,8 +63,8 @@ async fn owners_followers_and_zombies_share_a_container() {
     fold(&mut zombie, 3..=4);
     let error = zombie.flush().await.unwrap_err();
     assert!(matches!(error, ResultWriterError::Fenced { epoch: 2, mine: 1, .. }), "{error}");
-    let heir = ResultWriter::<Homes>::open(log, 3, "host-3").await.unwrap();
-    assert_eq!(seen(heir.state()), (Some(12), 12));
+    let successor = ResultWriter::<Homes>::open(log, 3, "host-3").await.unwrap();
+    assert_eq!(seen(successor.state()), (Some(12), 12));
 }
 
 #[tokio::test]
@@ -90,9 +90,9 @@ async fn storage_that_does_not_answer_costs_time_and_nothing_else() {
         }
     };
     assert_eq!(flushed.last, Some(8));
-    let heir = ResultWriter::<Homes>::open(log, 2, "host-2").await.unwrap();
-    assert_eq!(seen(heir.state()), (Some(8), 8));
-    assert_eq!(heir.state().totals().replayed, 0, "nothing was folded twice");
+    let successor = ResultWriter::<Homes>::open(log, 2, "host-2").await.unwrap();
+    assert_eq!(seen(successor.state()), (Some(8), 8));
+    assert_eq!(successor.state().totals().replayed, 0, "nothing was folded twice");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! A host without pumps, calls and tasks: what it looks at, and what it then
-//! does, as `host/manager.rs` and `host/ownership.rs` of `crates/host` do it.
+//! A host that only decides, without pumps, calls and tasks: it reads the shared state and acts on it as
+//! `host/manager.rs` and `host/ownership.rs` of `crates/host` do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -28,7 +28,7 @@ use ephor_core::rules::Rules;
 use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
-use super::change::{Change, Size, fewest, is_even, slow_start};
+use super::fleet_changes::{Change, Size, fewest, is_even, slow_start};
 pub use cost::{Cost, cost};
 use host::Host;
 use shared_state::SharedState;

@@ -1,12 +1,12 @@
-//! Tests that the hosts here decide as real ones do.
+//! Tests that hosts that only decide come to the same decisions as real ones.
 
 use super::*;
-use crate::scale::whole;
+use crate::scale::real_hosts;
 
 #[test]
 fn decisions_alone_settle_as_whole_hosts_do() {
     let size = Size { hosts: 30, partitions: 256 };
-    let (alone, real) = (play(size, 1), whole::play(size, false, 1));
+    let (alone, real) = (play(size, 1), real_hosts::play(size, false, 1));
     for one in &alone.changes {
         let other = real.changes.iter().find(|other| other.change == one.change).expect("played by both");
         let apart = one.after.abs_diff(other.after);

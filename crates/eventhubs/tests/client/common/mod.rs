@@ -6,7 +6,7 @@ pub(crate) mod gate;
 pub(crate) mod log;
 pub(crate) mod peer;
 pub(crate) mod proxy;
-pub(crate) mod slow;
+pub(crate) mod slow_proxy;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{OpenRequest, Receiver};
 use ephor_core::time::{Clock, Monotonic, Timestamp};
-use ephor_eventhubs::{Builder, ConnectionString, EventHubs, Options};
+use ephor_eventhubs::{ConnectionString, EventHub, EventHubBuilder, EventHubOptions};
 use ephor_gateway::{Gateway, GatewayConfig, Tls};
 use ephor_hub::files::MemoryFiles;
 use ephor_hub::{Durability, Hub, HubConfig, LocalNamespace, NamespaceConfig, Retention};
@@ -131,22 +131,22 @@ pub(crate) struct Served {
 
 impl Served {
     /// A client of this gateway.
-    pub(crate) fn client(&self) -> EventHubs {
+    pub(crate) fn client(&self) -> EventHub {
         self.builder().build().unwrap()
     }
 
-    pub(crate) fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> EventHubBuilder {
         self.builder_at(self.address)
     }
 
     /// A client that connects through another address.
-    pub(crate) fn builder_at(&self, address: SocketAddr) -> Builder {
+    pub(crate) fn builder_at(&self, address: SocketAddr) -> EventHubBuilder {
         let builder = match &self.certificate {
             None => {
                 let host = address.ip().to_string().parse().unwrap();
-                EventHubs::builder_for(ConnectionString::development(&host, address.port(), None))
+                EventHub::builder_for(ConnectionString::development(&host, address.port(), None))
             }
-            Some(pem) => EventHubs::builder(&format!(
+            Some(pem) => EventHub::builder(&format!(
                 "Endpoint=sb://localhost:{};SharedAccessKeyName=RootManageSharedAccessKey;\
                  SharedAccessKey=SAS_KEY_VALUE",
                 address.port()
@@ -174,11 +174,11 @@ impl Drop for Served {
 }
 
 /// Options for tests with frequent faults.
-pub(crate) fn quick() -> Options {
-    Options {
+pub(crate) fn quick() -> EventHubOptions {
+    EventHubOptions {
         backoff: Backoff { first: Duration::from_millis(5), max: Duration::from_millis(100) },
         attempts: 20,
-        ..Options::default()
+        ..EventHubOptions::default()
     }
 }
 

@@ -16,7 +16,7 @@ use ephor_core::event::NewEvent;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;
-use ephor_eventhubs::{Builder, ConnectionString, EventHubs, Options};
+use ephor_eventhubs::{ConnectionString, EventHub, EventHubBuilder, EventHubOptions};
 use ephor_wire::annotations::{Stamp, deliver};
 use ephor_wire::batch::Envelope;
 use ephor_wire::cbs::{self, PutToken};
@@ -92,15 +92,15 @@ impl Peer {
         Self { address, shared, task, certificate }
     }
 
-    pub(crate) fn client(&self, options: Options) -> EventHubs {
+    pub(crate) fn client(&self, options: EventHubOptions) -> EventHub {
         self.builder(options).build().unwrap()
     }
 
-    pub(crate) fn builder(&self, options: Options) -> Builder {
+    pub(crate) fn builder(&self, options: EventHubOptions) -> EventHubBuilder {
         let port = self.address.port();
         let builder = match &self.certificate {
-            Some(pem) => EventHubs::at(&format!("127.0.0.1:{port}")).extra_root(pem.as_bytes()),
-            None => EventHubs::builder_for(ConnectionString::development(
+            Some(pem) => EventHub::at(&format!("127.0.0.1:{port}")).extra_root(pem.as_bytes()),
+            None => EventHub::builder_for(ConnectionString::development(
                 &"127.0.0.1".parse().unwrap(),
                 port,
                 None,
@@ -353,6 +353,7 @@ fn event(number: u64, body: String) -> Vec<u8> {
         enqueued_at: Timestamp(1),
         partition_key: None,
         metrics: None,
+        number_epochs: false,
     };
     deliver(&encoded, &stamp, &mut delivered).unwrap();
     delivered

@@ -15,7 +15,7 @@ use ephor_core::event::{Event, NewEvent};
 use ephor_core::failure::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenRequest, Receiver};
-use ephor_eventhubs::{EventHubs, Options, Producer, ProducerOptions, Target};
+use ephor_eventhubs::{EventHub, EventHubOptions, EventHubProducer, ProducerOptions, Target};
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 
@@ -55,17 +55,17 @@ const MESSAGES: usize = 6;
 const IN_FLIGHT: usize = 3;
 
 /// Without a fault, a slow machine must not cause timeouts.
-fn options(plan: Option<Plan>) -> Options {
+fn options(plan: Option<Plan>) -> EventHubOptions {
     if plan.is_none() {
         return quick();
     }
-    Options {
+    EventHubOptions {
         attempts: 1_000,
         backoff: Backoff { first: Duration::from_millis(2), max: Duration::from_millis(20) },
         connect_time: TIMEOUT,
         answer_time: TIMEOUT,
         idle_time: 2 * TIMEOUT,
-        ..Options::default()
+        ..EventHubOptions::default()
     }
 }
 
@@ -80,7 +80,7 @@ struct Outcome {
     repeated: usize,
 }
 
-async fn outcome(proxy: &FaultyProxy, client: EventHubs, received: usize, repeated: usize) -> Outcome {
+async fn outcome(proxy: &FaultyProxy, client: EventHub, received: usize, repeated: usize) -> Outcome {
     drop(client);
     // The client closes gracefully by itself, and that can be disturbed as well.
     proxy.first_ended().await;
@@ -157,7 +157,7 @@ async fn receiving(partitions: u32, plan: Option<Plan>) -> Outcome {
 }
 
 /// Sends one message of two events.
-async fn send(producer: &Producer, partition: u32, number: usize) {
+async fn send(producer: &EventHubProducer, partition: u32, number: usize) {
     let events = ["a", "b"].map(|half| NewEvent::new(format!("{number}{half}")));
     let target = Target::Partition(PartitionId(partition));
     assert_eq!(producer.send_batch(target, events).await.unwrap(), 2);

@@ -6,14 +6,11 @@ use std::ops::Range;
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
+use ephor_core::receivers::error_texts as texts;
 use ephor_core::source::{LastEnqueued, PartitionProperties};
 use ephor_core::time::Timestamp;
 
-/// The first offset. Offsets count bytes from here on, so that none is mistaken for a sequence
-/// number.
-const FIRST_OFFSET: u64 = 64;
-
-/// The bytes that every event takes in addition to its own.
+/// The bytes that every event takes in addition to its own. Offsets count bytes, from 0 on.
 const OFFSET_PER_EVENT: u64 = 32;
 
 /// An ordered log whose oldest events may be gone, and in which numbers may be passed over.
@@ -21,6 +18,8 @@ pub(super) struct Log {
     events: VecDeque<Event>,
     next: u64,
     next_offset: u64,
+    /// The largest offset that any event ever had.
+    newest_offset: Option<u64>,
     last: Option<LastEnqueued>,
 }
 
@@ -33,7 +32,7 @@ pub(super) struct Cursor {
 
 impl Log {
     pub(super) fn new() -> Self {
-        Self { events: VecDeque::new(), next: 0, next_offset: FIRST_OFFSET, last: None }
+        Self { events: VecDeque::new(), next: 0, next_offset: 0, newest_offset: None, last: None }
     }
 
     pub(super) fn append(&mut self, event: NewEvent, now: Timestamp) {
@@ -42,6 +41,7 @@ impl Log {
         drop(event.body.clone());
         let sequence = SequenceNumber(self.next);
         let offset = Offset::number(self.next_offset);
+        self.newest_offset = Some(self.next_offset);
         // A clock that is set back does not make a later event older than an earlier one.
         let enqueued_at = self.last.as_ref().map_or(now, |last| last.enqueued_at.max(now));
         self.last = Some(LastEnqueued { sequence, offset: offset.clone(), enqueued_at });
@@ -122,7 +122,7 @@ impl Log {
             _ if cursor.next <= replica.next.0 => None,
             StartPosition::Sequence { number, .. } => Some(beyond_the_end(*number, last)),
             StartPosition::Offset { offset, .. } => {
-                Some(format!("The supplied offset '{offset}' is invalid."))
+                Some(texts::invalid_offset(offset, last.map(|last| &last.offset)))
             }
             _ => None,
         }
@@ -154,19 +154,18 @@ impl Log {
         Ok(next.0)
     }
 
+    /// An offset is a bound: between two events it means the second of them.
     fn locate_offset(&self, offset: &Offset, inclusive: bool) -> Result<u64, String> {
-        let unknown = || format!("The supplied offset '{offset}' is invalid.");
-        let wanted = offset.as_number().filter(|number| *number < self.next_offset).ok_or_else(unknown)?;
-        let place = |event: &Event| event.offset.as_number().unwrap_or(u64::MAX);
-        let index = self.events.partition_point(|event| place(event) < wanted);
-        match self.events.get(index) {
-            Some(event) if place(event) == wanted => {
-                Ok(if inclusive { event.sequence.0 } else { event.sequence.next().0 })
-            }
-            // Older than everything that is kept: nobody can tell whether there was an event.
-            _ if index == 0 && wanted >= FIRST_OFFSET => Ok(self.first().0),
-            _ => Err(unknown()),
-        }
+        let known = offset.as_number().filter(|wanted| Some(*wanted) <= self.newest_offset);
+        let Some(wanted) = known else {
+            let last = self.last.as_ref().map(|last| &last.offset);
+            return Err(texts::invalid_offset(offset, last));
+        };
+        let lies_before = |event: &Event| {
+            let place = event.offset.as_number().unwrap_or(u64::MAX);
+            place < wanted || (place == wanted && !inclusive)
+        };
+        Ok(self.number_at(self.events.partition_point(lies_before)))
     }
 
     /// The index of this event, or of the next kept one if it is not kept.
@@ -186,9 +185,5 @@ impl Log {
 
 /// The message of a hub about a sequence number that it has not reached.
 fn beyond_the_end(number: SequenceNumber, last: Option<&LastEnqueued>) -> String {
-    let last = last.map_or_else(|| "-1".to_owned(), |last| last.sequence.to_string());
-    format!(
-        "The supplied sequence number '{number}' is invalid. The last sequence number in the system \
-         is '{last}'"
-    )
+    texts::invalid_sequence_number(number, last.map(|last| last.sequence))
 }

@@ -6,12 +6,14 @@
 
 mod log;
 mod partition;
+mod producer;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -27,6 +29,7 @@ use ephor_core::source::{
 use ephor_core::time::Clock;
 
 use self::partition::Partition;
+pub use self::producer::MemoryProducer;
 use crate::environment::SystemClock;
 
 /// The namespace of a hub that was given none.
@@ -61,6 +64,8 @@ struct World {
     groups: BTreeSet<ConsumerGroup>,
     partitions: Vec<Arc<Partition>>,
     outage: Option<Arc<str>>,
+    /// Counts the sends that leave the choice of the partition to the hub.
+    round_robin: AtomicU32,
 }
 
 impl MemoryHub {
@@ -75,6 +80,7 @@ impl MemoryHub {
             groups: BTreeSet::from([ConsumerGroup::default_group()]),
             partitions: (0..partitions).map(|id| Partition::new(PartitionId(id), None)).collect(),
             outage: None,
+            round_robin: AtomicU32::new(0),
         };
         let capabilities = SourceCapabilities::EVENT_HUBS;
         Ok(Self { namespace, name, clock, capabilities, world: Arc::new(RwLock::new(world)) })
@@ -107,6 +113,11 @@ impl MemoryHub {
         let group: ConsumerGroup = group.parse()?;
         self.change().groups.insert(group.clone());
         Ok(group)
+    }
+
+    /// A producer, as those of other hubs. The methods below send, too, and do not wait.
+    pub fn producer(&self) -> MemoryProducer {
+        MemoryProducer::new(self.clone())
     }
 
     /// Appends an event to a partition, and returns its number.
@@ -269,6 +280,10 @@ impl MemoryHub {
 impl World {
     fn answer(&self) -> Result<(), SourceError> {
         self.outage.as_deref().map_or(Ok(()), |message| Err(unavailable(message)))
+    }
+
+    fn next_round_robin(&self, partitions: u32) -> PartitionId {
+        PartitionId(self.round_robin.fetch_add(1, Ordering::Relaxed).checked_rem(partitions).unwrap_or(0))
     }
 
     fn disconnect_all(&self, message: &str) {

@@ -1,4 +1,4 @@
-//! Runs independent checks in parallel: one thread for each processor.
+//! Runs independent checks in parallel: one thread for each CPU core.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

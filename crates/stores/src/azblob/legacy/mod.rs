@@ -33,7 +33,7 @@ use sha2::{Digest, Sha256};
 
 use crate::azblob::CLOCK_RESOLUTION;
 use crate::azblob::address::{BlobAddress, Layout};
-use crate::azblob::options::{BlobOptions, ConnectError};
+use crate::azblob::options::{BlobOptions, InvalidSettings};
 use crate::azblob::service::container::Container;
 use crate::azblob::service::credential::BlobCredential;
 use blob_name::{Fit, instead, place, plain};
@@ -67,14 +67,22 @@ struct Found {
 }
 
 impl LegacyContainer {
-    /// Connects to a container; the address names the hub ([`Layout::Eph`]).
-    pub fn connect(
+    /// A container; the address names the hub ([`Layout::Eph`]). The credential is that of the text or of the
+    /// environment. It connects with its first call.
+    pub fn new(text: &str, options: &BlobOptions) -> Result<Self, InvalidSettings> {
+        let address = BlobAddress::parse(text)?;
+        let credential = crate::azblob::store::find_credential(&address)?;
+        Self::with_credential(&address, credential, options)
+    }
+
+    /// As [`new`](Self::new), with your own credential.
+    pub fn with_credential(
         address: &BlobAddress,
         credential: BlobCredential,
         options: &BlobOptions,
-    ) -> Result<Self, ConnectError> {
+    ) -> Result<Self, InvalidSettings> {
         let Layout::Eph { namespace, hub } = address.layout.clone() else {
-            return Err(ConnectError::Address {
+            return Err(InvalidSettings::Address {
                 problem: "the address is not one of an old Event Processor Host: add layout=eph".into(),
             });
         };
@@ -82,13 +90,6 @@ impl LegacyContainer {
         let container = Container::new(address, credential, options)?;
         let prefix = address.prefix.clone();
         Ok(Self { inner: Arc::new(Inner { container, prefix, namespace, hub }) })
-    }
-
-    /// As [`connect`](Self::connect), with the credential of the text or the environment.
-    pub fn open(text: &str, options: &BlobOptions) -> Result<Self, ConnectError> {
-        let address = BlobAddress::parse(text)?;
-        let credential = crate::azblob::store::find_credential(&address)?;
-        Self::connect(&address, credential, options)
     }
 
     /// Fails if the container does not exist.

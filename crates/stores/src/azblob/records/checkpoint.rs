@@ -26,7 +26,7 @@ use serde_json::value::RawValue;
 use crate::azblob::layout::metadata::{Metadata, escape, number, unescape};
 use crate::azblob::records::ownership::OURS;
 use crate::azblob::service::container::Blob;
-use crate::text::{Unreadable, read_position, write_position};
+use crate::record_text::{Unreadable, read_position, write_position};
 
 pub(in crate::azblob) const SEQUENCE: &str = "sequencenumber";
 pub(in crate::azblob) const OFFSET: &str = "offset";

@@ -13,7 +13,7 @@ use crate::azblob::layout::blob_names::{Kind, Names};
 use crate::azblob::layout::metadata::Metadata;
 use crate::azblob::service::container::Write;
 use crate::azblob::session::{MAX_ATTEMPTS, Session};
-use crate::text::{Unreadable, read_reason, write_reason};
+use crate::record_text::{Unreadable, read_reason, write_reason};
 
 #[derive(Serialize, Deserialize)]
 struct Line {

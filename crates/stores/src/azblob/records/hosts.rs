@@ -21,7 +21,7 @@ use crate::azblob::layout::blob_names::Names;
 use crate::azblob::layout::metadata::{MAX_METADATA, Metadata, escape, number, pairs, unescape};
 use crate::azblob::service::container::{Blob, Write};
 use crate::azblob::session::{ADVISORY_LIMIT, MAX_ATTEMPTS, Session, locked, within};
-use crate::text::{Unreadable, read_host, write_host};
+use crate::record_text::{Unreadable, read_host, write_host};
 
 const ID: &str = "id";
 const RECORD: &str = "record";

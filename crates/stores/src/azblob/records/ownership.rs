@@ -23,7 +23,7 @@ use crate::azblob::CLOCK_RESOLUTION;
 use crate::azblob::layout::metadata::{Metadata, escape, pairs, unescape};
 use crate::azblob::renewal::batch::RenewalBatch;
 use crate::azblob::service::container::Blob;
-use crate::text::Unreadable;
+use crate::record_text::Unreadable;
 
 pub(in crate::azblob) const OWNER: &str = "ownerid";
 pub(in crate::azblob) const OURS: &str = "ephor";

@@ -23,7 +23,7 @@ use ephor_core::time::Timestamp;
 use crate::azblob::CLOCK_RESOLUTION;
 use crate::azblob::layout::metadata::{Metadata, number, pairs};
 use crate::azblob::service::container::Blob;
-use crate::text::Unreadable;
+use crate::record_text::Unreadable;
 
 /// The number of partitions that share a batch.
 const PARTITIONS_PER_BATCH: u32 = 256;

@@ -7,14 +7,14 @@ use azure_identity::{
     ClientSecretCredential, DeveloperToolsCredential, ManagedIdentityCredential, WorkloadIdentityCredential,
 };
 
-use crate::azblob::options::ConnectError;
+use crate::azblob::options::InvalidSettings;
 
 /// The credential that the environment names: an application with a secret, a Kubernetes workload identity, a
 /// managed identity of Azure, or else the user who signed in by `az login` or `azd auth login`.
-pub(in crate::azblob) fn credential(account: &str) -> Result<Arc<dyn TokenCredential>, ConnectError> {
+pub(in crate::azblob) fn credential(account: &str) -> Result<Arc<dyn TokenCredential>, InvalidSettings> {
     // Its HTTP client uses the installed TLS provider.
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-    let refuse = |error: azure_core::Error| ConnectError::NoCredential {
+    let refuse = |error: azure_core::Error| InvalidSettings::NoCredential {
         account: account.to_owned(),
         problem: error.to_string(),
     };

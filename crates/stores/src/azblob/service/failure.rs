@@ -203,6 +203,8 @@ pub(in crate::azblob) fn copy_of(error: &StoreError) -> StoreError {
         },
         StoreError::Damaged { what } => StoreError::Damaged { what: what.clone() },
         StoreError::Refused { cause, message } => StoreError::refused(*cause, message),
+        // A kind that this store does not make.
+        other => StoreError::Unavailable(other.to_string().into()),
     }
 }
 

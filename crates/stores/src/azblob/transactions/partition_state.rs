@@ -14,7 +14,7 @@ use crate::azblob::records::ownership::{self, Ownership};
 use crate::azblob::renewal::revocations::{KnownBatch, LeaseWithBatch};
 use crate::azblob::service::container::{Blob, Write};
 use crate::azblob::session::Session;
-use crate::text::Unreadable;
+use crate::record_text::Unreadable;
 
 /// The metadata name in the blob of the highest epoch.
 const EPOCH: &str = "epoch";

@@ -24,7 +24,7 @@ use crate::azblob::renewal::batch::RenewalBatch;
 use crate::azblob::service::container::{Blob, Listed, Write};
 use crate::azblob::session::{Session, locked, written_group};
 use crate::azblob::transactions::partition_state::{damaged_epoch, damaged_lease, read_epoch};
-use crate::text::{Unreadable, read_origin, write_origin};
+use crate::record_text::{Unreadable, read_origin, write_origin};
 
 const FOUNDING: &str = "founding";
 

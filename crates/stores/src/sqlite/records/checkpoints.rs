@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{epoch, optional_number, optional_text, partition, stored, time};
 use super::{Records, TransactionResult, noted};
-use crate::text::{Unreadable, read_position, write_position};
+use crate::record_text::{Unreadable, read_position, write_position};
 
 impl Records<'_> {
     /// The epoch that may save. It is readable even if the position is not, so that a seek can replace it.

@@ -11,7 +11,7 @@ use rusqlite::Row;
 use rusqlite::types::ValueRef;
 
 use super::{TransactionError, TransactionResult};
-use crate::text::Unreadable;
+use crate::record_text::Unreadable;
 
 /// A number as SQLite stores it: at most 2^63 - 1.
 pub(super) fn stored(number: u64) -> TransactionResult<i64> {

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::column::{optional_text, text};
 use super::{Records, TransactionResult};
-use crate::text::{Unreadable, read_origin, write_origin};
+use crate::record_text::{Unreadable, read_origin, write_origin};
 
 pub(super) fn find(connection: &Connection, group: &GroupId) -> TransactionResult<Option<i64>> {
     let sql = "SELECT id FROM groups WHERE namespace = ?1 AND hub = ?2 AND consumer_group = ?3";

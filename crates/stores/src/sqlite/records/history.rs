@@ -7,7 +7,7 @@ use rusqlite::{Row, params};
 
 use super::column::{epoch, optional_host, partition, stored, text, time};
 use super::{Records, TransactionResult};
-use crate::text::{Unreadable, read_reason, write_reason};
+use crate::record_text::{Unreadable, read_reason, write_reason};
 
 impl Records<'_> {
     pub(super) fn remember(&self, change: &OwnershipChange) -> TransactionResult<()> {

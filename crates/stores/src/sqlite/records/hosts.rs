@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, Row, params};
 
 use super::column::{optional_text, text, time};
 use super::{Records, TransactionResult, noted};
-use crate::text::{Unreadable, read_host, write_host};
+use crate::record_text::{Unreadable, read_host, write_host};
 
 impl Records<'_> {
     /// All hosts in order of their ids.

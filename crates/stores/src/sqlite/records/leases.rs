@@ -8,7 +8,7 @@ use rusqlite::{Row, params};
 
 use super::column::{epoch, number, optional_host, optional_number, partition, stored, time};
 use super::{Records, TransactionResult, noted};
-use crate::text::Unreadable;
+use crate::record_text::Unreadable;
 
 impl Records<'_> {
     pub(in crate::sqlite) fn lease(&self, partition: PartitionId) -> TransactionResult<Option<LeaseRecord>> {

@@ -19,7 +19,7 @@ use rusqlite::Connection;
 pub(super) use groups::all as groups;
 pub(super) use wakes::last_wake;
 
-use crate::text::Unreadable;
+use crate::record_text::Unreadable;
 
 /// Why a transaction was not carried out.
 #[derive(Debug)]

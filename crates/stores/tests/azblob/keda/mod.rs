@@ -1,13 +1,13 @@
 //! An autoscaler beside the fleet: KEDA's formula on our blobs and the hub's `$management` gives the true backlog,
 //! before the first event, while hosts run, and when they are stopped.
 
+mod fixture;
 mod formula;
-mod world;
 
 use ephor_core::position::StartPosition::{Earliest, Latest};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_stores::azblob::SharedWith;
-use world::World;
+use fixture::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_without_events_has_no_backlog() {

@@ -5,7 +5,7 @@ use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{OpenError, OpenRequest, Receiver};
 
 use super::SourceFixture;
-use super::asking::{
+use super::receiver_steps::{
     Alarm, assert_says, disconnected, ending, numbers, open, open_soon, receive, refusal, refused, request,
     send_numbers,
 };

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use ephor_core::event::{NewEvent, Properties};
 use ephor_core::ids::PartitionId;
-use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{OpenError, OpenRequest, SourceError};
 
 use super::SourceFixture;
-use super::asking::{HERE, open, open_at, receive, refusal, request};
+use super::receiver_steps::{HERE, numbers, open, open_at, receive, refusal, request, send_numbers};
 
 /// Hosts rely on its epochs only if it says so.
 pub async fn the_source_says_that_it_fences_readers<F: SourceFixture>() {
@@ -66,4 +66,26 @@ pub async fn system_properties_are_kept_with_names_and_values<F: SourceFixture>(
     let by_name = |all: &Properties| BTreeMap::from_iter(all.iter().cloned());
     assert_eq!(by_name(&events[0].system_properties), by_name(&system_properties));
     assert_eq!(events[0].properties, event.properties, "the two kinds do not mix");
+}
+
+/// An offset need not be that of an event: the event after it is the first. Beyond the last there is none.
+pub async fn offsets_begin_at_zero_and_are_bounds<F: SourceFixture>() {
+    let fixture = F::new(1).await;
+    send_numbers(&fixture, 0..3).await;
+    let events = receive(&mut open_at(&fixture, StartPosition::Earliest).await, 3).await;
+    let offsets: Vec<u64> = events.iter().filter_map(|event| event.offset.as_number()).collect();
+    assert_eq!((offsets.len(), offsets[0]), (3, 0), "{offsets:?}");
+    let at = |offset: u64, inclusive| StartPosition::Offset { offset: Offset::number(offset), inclusive };
+    for inclusive in [true, false] {
+        for (offset, first) in [(1, 1), (offsets[1] - 1, 1), (offsets[1] + 1, 2), (offsets[2] - 1, 2)] {
+            let start = at(offset, inclusive);
+            let found = receive(&mut open_at(&fixture, start.clone()).await, 3 - first as usize).await;
+            assert_eq!(numbers(&found), Vec::from_iter(first..3), "{start}");
+        }
+        let start = at(offsets[2] + 1, inclusive);
+        let error = refusal(&fixture, OpenRequest { start, ..request("reader", None) }).await;
+        let OpenError::InvalidPosition { message } = error else { panic!("{error}") };
+        let last = format!("The last offset in the system is '{}'", offsets[2]);
+        assert!(message.contains(&last), "{message}");
+    }
 }

@@ -5,7 +5,7 @@ use ephor_core::event::Event;
 use ephor_core::position::{SequenceNumber, StartPosition};
 
 use super::SourceFixture;
-use super::asking::{HERE, numbers, open_at, receive, send_numbers};
+use super::receiver_steps::{HERE, numbers, open_at, receive, send_numbers};
 
 /// A partition with events 0 to 9 without those from `first` to `last`; `None` if the fixture
 /// cannot lose events.

@@ -11,12 +11,12 @@
 //! The properties read no clock, and they allow a source to prefetch, so they hold for a hub in
 //! memory and for one across a network alike.
 
-mod asking;
 pub mod epochs;
 pub mod event_hubs;
 pub mod gaps;
 pub mod positions;
 pub mod reading;
+mod receiver_steps;
 pub mod retention;
 
 use std::ops::Range;
@@ -154,7 +154,8 @@ macro_rules! event_hubs_conformance {
                 the_source_says_that_it_fences_readers
                 a_key_chooses_the_partition_that_the_service_would_choose
                 unknown_groups_do_not_exist
-                system_properties_are_kept_with_names_and_values;
+                system_properties_are_kept_with_names_and_values
+                offsets_begin_at_zero_and_are_bounds;
             epochs:
                 a_higher_epoch_disconnects_the_owner_and_says_who
                 an_equal_epoch_disconnects_the_owner_too

@@ -4,7 +4,7 @@ use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{OpenError, OpenRequest};
 
 use super::SourceFixture;
-use super::asking::{numbers, open_at, receive, refusal, request, send_numbers};
+use super::receiver_steps::{numbers, open_at, receive, refusal, request, send_numbers};
 
 /// The number of events in the partition of these properties.
 const COUNT: u64 = 8;

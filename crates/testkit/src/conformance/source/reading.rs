@@ -11,7 +11,7 @@ use ephor_core::source::{OpenError, OpenRequest, SourceError};
 use ephor_core::time::Timestamp;
 
 use super::SourceFixture;
-use super::asking::{Alarm, HERE, numbers, open, open_at, receive, refusal, request, send_numbers};
+use super::receiver_steps::{Alarm, HERE, numbers, open, open_at, receive, refusal, request, send_numbers};
 
 /// The hub numbers its partitions from 0 on, and keeps the id of its log.
 pub async fn the_hub_lists_its_partitions_in_order_and_keeps_its_log_id<F: SourceFixture>() {

@@ -1,9 +1,9 @@
-//! Properties of retention, when the oldest events are gone. Only for fixtures that can forget.
+//! Properties of retention, when the oldest events are gone. Only for fixtures that can delete them.
 
 use ephor_core::position::{SequenceNumber, StartPosition};
 
 use super::SourceFixture;
-use super::asking::{HERE, numbers, open_at, receive, send_numbers};
+use super::receiver_steps::{HERE, numbers, open_at, receive, send_numbers};
 
 /// A partition with events 0 to 9; `None` if the fixture cannot forget.
 async fn filled<F: SourceFixture>() -> Option<F> {

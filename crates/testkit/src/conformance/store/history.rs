@@ -1,4 +1,5 @@
-//! Properties of the history of ownership.
+//! Properties of the history of ownership: it has every change of owner with its reason, the newest
+//! first, and nothing that was refused.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

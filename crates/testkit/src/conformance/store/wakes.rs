@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const STILLNESS: Duration = Duration::from_millis(50);
 
 /// The most superfluous wake-ups; a store that goes on waking a host for nothing is broken.
-const MAX_LEFTOVERS: usize = 20;
+const MAX_EARLIER_WAKES: usize = 20;
 
 #[expect(clippy::disallowed_methods, reason = "a wake is waited for in real time")]
 async fn woken_within(scene: &Scene, name: &str, limit: Duration) -> bool {
@@ -41,10 +41,10 @@ async fn assert_asleep(scene: &Scene, name: &str) {
 /// Consumes the wake-ups that are left over, so that the next one belongs to the next step.
 async fn settle(scene: &Scene, names: &[&str]) {
     for name in names {
-        let mut leftovers = 0;
+        let mut earlier_wakes = 0;
         while woken_within(scene, name, STILLNESS).await {
-            leftovers += 1;
-            assert!(leftovers < MAX_LEFTOVERS, "{name} is woken again and again");
+            earlier_wakes += 1;
+            assert!(earlier_wakes < MAX_EARLIER_WAKES, "{name} is woken again and again");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Results in a folder.
+//! Tests of results in a folder.
 
 use super::*;
 
@@ -12,11 +12,13 @@ async fn a_folder_is_made_and_used_by_many() {
     fold(&mut writer, 1..=3);
     writer.flush().await.unwrap();
     assert!(path.join("run-1/alarms/00/updates/000000000001").is_file());
-    let mut follower = Follower::<Tape>::new(log);
+    let mut follower = Follower::<OrderSensitiveState>::new(log);
     follower.next().await.unwrap();
     assert_eq!(follower.state(), writer.state());
-    let other =
-        Follower::<Tape>::new(place.under("run-2").log("alarms", PartitionId(0))).next().await.unwrap();
+    let other = Follower::<OrderSensitiveState>::new(place.under("run-2").log("alarms", PartitionId(0)))
+        .next()
+        .await
+        .unwrap();
     assert_eq!((other, place.to_string()), (Some(News::Whole), path.to_str().unwrap().to_owned()));
 }
 

@@ -2,16 +2,16 @@
 
 pub(crate) mod faulty_store;
 mod folder;
+mod order_sensitive_state;
 mod owners;
 mod stale_owners;
-mod tape;
 
 use std::sync::Arc;
 
 use ephor::PartitionId;
 use object_store::ObjectStore;
 
-use self::tape::Tape;
+use self::order_sensitive_state::OrderSensitiveState;
 use super::*;
 use crate::consolidate::Consolidation;
 use crate::reading::{Reading, Sensor};
@@ -35,12 +35,12 @@ fn reading(sequence: u64) -> Reading {
     }
 }
 
-fn fold(writer: &mut ResultWriter<Tape>, sequences: std::ops::RangeInclusive<u64>) {
+fn fold(writer: &mut ResultWriter<OrderSensitiveState>, sequences: std::ops::RangeInclusive<u64>) {
     for sequence in sequences {
         writer.fold(sequence, &reading(sequence));
     }
 }
 
-async fn open(log: &Log, epoch: u64) -> ResultWriter<Tape> {
+async fn open(log: &Log, epoch: u64) -> ResultWriter<OrderSensitiveState> {
     ResultWriter::open(log.clone(), epoch, &format!("host-{epoch}")).await.unwrap()
 }

@@ -62,7 +62,11 @@ async fn own(world: &World, epoch: u64) {
     while is_last || lives > 0 {
         lives = lives.saturating_sub(1);
         match world
-            .impatiently(ResultWriter::<Tape>::open(world.log.clone(), epoch, &format!("host-{epoch}")))
+            .impatiently(ResultWriter::<OrderSensitiveState>::open(
+                world.log.clone(),
+                epoch,
+                &format!("host-{epoch}"),
+            ))
             .await
         {
             Some(Ok(writer)) => {
@@ -89,7 +93,12 @@ enum Ended {
     Dead,
 }
 
-async fn keep(world: &World, mut writer: ResultWriter<Tape>, epoch: u64, lives: &mut u64) -> Ended {
+async fn keep(
+    world: &World,
+    mut writer: ResultWriter<OrderSensitiveState>,
+    epoch: u64,
+    lives: &mut u64,
+) -> Ended {
     let mut next = world.checkpoint.get() + 1;
     loop {
         if world.below(12) == 0 || *lives == 0 && epoch != OWNERS {
@@ -127,8 +136,8 @@ async fn keep(world: &World, mut writer: ResultWriter<Tape>, epoch: u64, lives: 
 }
 
 /// Sees only states that are right, in order.
-async fn follow(world: &World) -> Tape {
-    let mut follower = Follower::<Tape>::new(world.log.clone());
+async fn follow(world: &World) -> OrderSensitiveState {
+    let mut follower = Follower::<OrderSensitiveState>::new(world.log.clone());
     let mut seen = 0;
     while follower.state().last() < Some(EVENTS) || !world.done.get() {
         let before = follower.number();
@@ -148,7 +157,7 @@ async fn follow(world: &World) -> Tape {
     follower.state().clone()
 }
 
-async fn play(seed: u64, rates: Rates, snapshot_every: u64) -> (World, Tape) {
+async fn play(seed: u64, rates: Rates, snapshot_every: u64) -> (World, OrderSensitiveState) {
     let log = log_in(&FaultyStore::store(rates, seed));
     let zero = || Cell::new(0);
     let (claimed, checkpoint, fenced) = (zero(), zero(), zero());
@@ -162,7 +171,7 @@ async fn play(seed: u64, rates: Rates, snapshot_every: u64) -> (World, Tape) {
 }
 
 /// All of them, as long as nothing is deleted.
-async fn history(log: &Log) -> Vec<Entry<Tape>> {
+async fn history(log: &Log) -> Vec<Entry<OrderSensitiveState>> {
     let mut entries = Vec::new();
     loop {
         match log.update(entries.len() as u64 + 1).await {
@@ -200,7 +209,7 @@ async fn a_follower_sees_the_same_when_tidying_runs_ahead_of_it() {
         let rates = if seed % 2 == 0 { CALM } else { WILD };
         let (world, tape) = play(1_000 + seed, rates, 1 + seed % 4).await;
         let loaded = loop {
-            if let Ok(loaded) = super::super::load::load::<Tape>(&world.log).await {
+            if let Ok(loaded) = super::super::load::load::<OrderSensitiveState>(&world.log).await {
                 break loaded;
             }
         };
@@ -215,7 +224,7 @@ async fn an_answer_that_is_lost_is_no_second_write() {
     for seed in 0..200 {
         let log = log_in(&FaultyStore::store(Rates { deaf: 40, forgets: 40, ..Rates::default() }, seed));
         let mut writer = loop {
-            if let Ok(writer) = ResultWriter::<Tape>::open(log.clone(), 1, "host-1").await {
+            if let Ok(writer) = ResultWriter::<OrderSensitiveState>::open(log.clone(), 1, "host-1").await {
                 break writer;
             }
         };

@@ -33,7 +33,7 @@ async fn a_zombie_is_fenced_and_its_earlier_entry_counts() {
         assert!(matches!(error, ResultWriterError::Fenced { epoch: 2, mine: 1, .. }), "{error}");
         assert!(error.to_string().contains("homes/03 was written by host-2 with epoch 2"), "{error}");
     }
-    let error = ResultWriter::<Tape>::open(log, 1, "host-1").await.unwrap_err();
+    let error = ResultWriter::<OrderSensitiveState>::open(log, 1, "host-1").await.unwrap_err();
     assert!(matches!(error, ResultWriterError::Fenced { .. }), "{error}");
 }
 
@@ -42,7 +42,7 @@ async fn a_zombie_that_slept_while_its_place_was_tidied_away_is_fenced() {
     let (store, log) = memory();
     let mut old = open(&log, 1).await;
     fold(&mut old, 1..=5);
-    let mut follower = Follower::<Tape>::new(log.clone());
+    let mut follower = Follower::<OrderSensitiveState>::new(log.clone());
     follower.next().await.unwrap();
     let mut new = open(&log, 2).await.with_snapshot_every(2);
     for sequence in 1..=9 {
@@ -92,7 +92,7 @@ async fn what_is_kept_is_little() {
 #[tokio::test]
 async fn an_entry_says_what_it_covers_and_when_it_was_pushed() {
     let (_, log) = memory();
-    let mut follower = Follower::<Tape>::new(log.clone());
+    let mut follower = Follower::<OrderSensitiveState>::new(log.clone());
     assert_eq!(follower.next().await.unwrap(), Some(News::Whole));
     assert_eq!(follower.next().await.unwrap(), None);
     let mut writer = open(&log, 4).await;
@@ -124,11 +124,11 @@ async fn damage_is_an_error_that_names_the_object() {
         let mut bytes = store.get(object).await.unwrap().bytes().await.unwrap().to_vec();
         bytes[10] ^= 1;
         store.put(object, PutPayload::from(bytes)).await.unwrap();
-        ResultWriter::<Tape>::open(log.clone(), 2, "host-2").await.unwrap_err().to_string()
+        ResultWriter::<OrderSensitiveState>::open(log.clone(), 2, "host-2").await.unwrap_err().to_string()
     };
     let error = damage(&update(3)).await;
     assert!(error.contains("homes/03/updates/000000000003 is damaged"), "{error}");
-    let error = Follower::<Tape>::new(log.clone()).next().await.unwrap_err().to_string();
+    let error = Follower::<OrderSensitiveState>::new(log.clone()).next().await.unwrap_err().to_string();
     assert!(error.contains("homes/03/updates/000000000003 is damaged"), "{error}");
     let error = damage(&Path::from("homes/03/snapshots/000000000002")).await;
     assert!(error.contains("homes/03/snapshots/000000000002 is damaged"), "{error}");
@@ -136,6 +136,6 @@ async fn damage_is_an_error_that_names_the_object() {
     let two = store.get(&update(2)).await.unwrap().bytes().await.unwrap();
     store.delete(&Path::from("homes/03/snapshots/000000000002")).await.unwrap();
     store.put(&update(1), two.into()).await.unwrap();
-    let error = ResultWriter::<Tape>::open(log, 2, "host-2").await.unwrap_err().to_string();
+    let error = ResultWriter::<OrderSensitiveState>::open(log, 2, "host-2").await.unwrap_err().to_string();
     assert!(error.contains("updates/000000000001 is damaged (it contains the number 2)"), "{error}");
 }

@@ -12,7 +12,7 @@ use ephor_core::loopback::is_loopback;
 
 use super::Container;
 use crate::azblob::address::BlobAddress;
-use crate::azblob::options::{BlobOptions, ConnectError};
+use crate::azblob::options::{BlobOptions, InvalidSettings};
 use crate::azblob::service::credential::BlobCredential;
 use crate::azblob::service::sas_expiry::SasExpiry;
 use crate::azblob::service::signing::Signer;
@@ -24,8 +24,8 @@ const NO_TOKEN_WITHOUT_TLS: &str = "there are no credentials for this http endpo
 
 /// Refuses to send credentials over a network without TLS, unless the address allows it. A token of Entra ID is
 /// never sent without TLS.
-fn check_plaintext(address: &BlobAddress, credential: &BlobCredential) -> Result<(), ConnectError> {
-    let refuse = |problem: String| Err(ConnectError::Address { problem });
+fn check_plaintext(address: &BlobAddress, credential: &BlobCredential) -> Result<(), InvalidSettings> {
+    let refuse = |problem: String| Err(InvalidSettings::Address { problem });
     let host = address.endpoint.host_str().unwrap_or_default();
     if address.endpoint.scheme() == "https" {
         return Ok(());
@@ -48,8 +48,8 @@ impl Container {
         address: &BlobAddress,
         credential: BlobCredential,
         options: &BlobOptions,
-    ) -> Result<Self, ConnectError> {
-        let refuse = |problem: String| ConnectError::Address { problem };
+    ) -> Result<Self, InvalidSettings> {
+        let refuse = |problem: String| InvalidSettings::Address { problem };
         let mut client_options = ClientOptions {
             retry: RetryOptions::none(),
             transport: Some(transport(options.call_limit).map_err(refuse)?),

@@ -1,0 +1,25 @@
+//! The wrong behaviour of a pump with the rule `rewinds_need_proof` switched off, for tests of the
+//! tests: the simulation must detect it. Not in release builds (feature `mutations`).
+//! `host/switched_off_rules.rs` has the rules of the host.
+
+use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
+use ephor_core::rules::Rules;
+use ephor_core::source::PartitionProperties;
+
+/// The position as it is believed. The mutation trusts the partition's properties about its end,
+/// and rewinds a checkpoint beyond it.
+pub(super) fn rewind_without_proof(
+    rules: &Rules,
+    found: Result<Resume, LostGround>,
+    partition: &PartitionProperties,
+    on_invalid: OnInvalidPosition,
+) -> Result<Resume, LostGround> {
+    let found = found?;
+    if rules.rewinds_need_proof() {
+        return Ok(found);
+    }
+    match resume::beyond_the_end(&found.start, partition) {
+        Some(ground) => resume::replacement(ground, partition, on_invalid),
+        None => Ok(found),
+    }
+}

@@ -1,0 +1,210 @@
+//! A process that dies between any two requests of a call leaves consistent records, and a lost answer is
+//! looked up.
+
+use ephor_core::lease::{ClaimCause, LeaseToken};
+use ephor_core::store::{Claim, Handoff, Renewal, Save, Seek, Store};
+use ephor_stores::azblob::BlobStore;
+
+use crate::fixture::{LEASE, P, claim, group, host, save, seek, stored, transfer, try_claim, wait};
+use crate::proxy::{Fate, Proxy};
+use crate::server::{open, place, shared};
+
+/// No call takes so many requests.
+const ENOUGH: usize = 12;
+
+/// What is done, by a process whose requests fail from a certain one on.
+#[derive(Clone, Copy, Debug)]
+enum Doing {
+    Claim,
+    Transfer,
+    Seek,
+    Save,
+}
+
+async fn act(doing: Doing, store: &BlobStore, token: &LeaseToken) -> bool {
+    match doing {
+        Doing::Claim => try_claim(store, P, "b", ClaimCause::Unresponsive).await.is_ok(),
+        Doing::Transfer => store.transfer(&group(), &transfer(token, "b")).await.is_ok(),
+        Doing::Seek => store.seek(&group(), &seek(20)).await.is_ok(),
+        Doing::Save => save(store, token, 20).await.is_ok(),
+    }
+}
+
+/// After whatever happened: somebody else takes over, in a later epoch than any before, from a position that
+/// somebody saved or sought, and from then on nobody of before can save.
+async fn goes_on(direct: &BlobStore, before: &LeaseToken, what: &str) {
+    let view = direct.view(&group()).await.unwrap();
+    let lease = view.lease(P).unwrap().clone();
+    assert!(lease.epoch >= before.epoch, "{what}");
+    // Who finds itself an owner here can rely on the checkpoint: no earlier epoch changes it any more.
+    let shown = view.checkpoint(P).cloned();
+    if lease.epoch > before.epoch {
+        let late = save(direct, before, 900).await.unwrap();
+        assert!(matches!(late, Save::Fenced { .. }), "{what}: {late:?}");
+        assert_eq!(direct.view(&group()).await.unwrap().checkpoint(P).cloned(), shown, "{what}");
+    }
+    let Claim::Won { token, checkpoint, .. } = try_claim(direct, P, "c", ClaimCause::Expired).await.unwrap()
+    else {
+        panic!("{what}: nobody else claims");
+    };
+    assert!(token.epoch > lease.epoch, "{what}: {token:?} after {lease:?}");
+    let position =
+        checkpoint.and_then(|checkpoint| checkpoint.position.finished()).map(|sequence| sequence.0);
+    assert!(matches!(position, Some(10 | 20)), "{what}: {position:?}");
+    for earlier in [Some(before.clone()), lease.token()].into_iter().flatten() {
+        let late = save(direct, &earlier, 901).await.unwrap();
+        assert!(matches!(late, Save::Fenced { .. }), "{what}: {late:?}");
+    }
+    assert_eq!(stored(direct, P).await, position, "{what}");
+    let saved = save(direct, &token, 30).await.unwrap();
+    assert!(matches!(saved, Save::Saved(_)), "{what}: {saved:?}");
+}
+
+async fn every_prefix(doing: Doing, fate: Fate) {
+    let proxy = Proxy::start(shared().port).await;
+    let mut carried_out = false;
+    for requests in 0..ENOUGH {
+        let place = place();
+        let direct = open(&place);
+        let dying = open(&proxy.place(&place, shared().port));
+        proxy.rule(|_| Fate::Through);
+        let token = claim(&dying, P, "a").await;
+        save(&dying, &token, 10).await.unwrap();
+        let fate = fate.clone();
+        proxy.rule(move |asked| match asked.place {
+            place if place < requests => Fate::Through,
+            place if place == requests => fate.clone(),
+            _ => Fate::Lost,
+        });
+        carried_out = act(doing, &dying, &token).await;
+        goes_on(&direct, &token, &format!("{doing:?}, dead after {requests} requests, {fate:?}", fate = ""))
+            .await;
+        if carried_out {
+            break;
+        }
+    }
+    assert!(carried_out, "{doing:?} takes fewer requests than {ENOUGH}");
+}
+
+#[test]
+fn a_claimant_may_die_anywhere() {
+    wait(every_prefix(Doing::Claim, Fate::Lost));
+    wait(every_prefix(Doing::Claim, Fate::Unanswered));
+}
+
+#[test]
+fn an_owner_may_die_anywhere_in_a_handover() {
+    wait(every_prefix(Doing::Transfer, Fate::Lost));
+    wait(every_prefix(Doing::Transfer, Fate::Unanswered));
+}
+
+#[test]
+fn a_person_may_die_anywhere_in_a_seek() {
+    wait(every_prefix(Doing::Seek, Fate::Lost));
+    wait(every_prefix(Doing::Seek, Fate::Unanswered));
+}
+
+#[test]
+fn a_save_may_be_lost_there_or_back() {
+    wait(every_prefix(Doing::Save, Fate::Lost));
+    wait(every_prefix(Doing::Save, Fate::Unanswered));
+}
+
+/// The write was carried out, and its answer lost: the same call again finds what it wrote itself.
+#[test]
+fn a_lost_answer_costs_nothing_but_a_look() {
+    wait(async {
+        let proxy = Proxy::start(shared().port).await;
+        let store = open(&proxy.place(&place(), shared().port));
+        let token = claim(&store, P, "a").await;
+        proxy.rule(|asked| if asked.place == 0 { Fate::Unanswered } else { Fate::Through });
+        let tokens = std::slice::from_ref(&token);
+        assert!(store.renew(&group(), LEASE, tokens).await.is_err(), "the outcome is unknown");
+        assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        assert!(matches!(save(&store, &token, 5).await.unwrap(), Save::Saved(_)));
+        proxy.rule(|asked| if asked.place == 0 { Fate::Unanswered } else { Fate::Through });
+        assert!(save(&store, &token, 6).await.is_err(), "the outcome is unknown");
+        assert_eq!(stored(&store, P).await, Some(6));
+        assert!(matches!(save(&store, &token, 6).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&store, &token, 7).await.unwrap(), Save::Saved(_)));
+    });
+}
+
+/// A seek and a claim whose steps interleave: the position that was sought is where the claimant begins, or it loses.
+#[test]
+fn a_claim_in_the_middle_of_a_seek_begins_where_was_sought() {
+    wait(async {
+        let proxy = Proxy::start(shared().port).await;
+        for after in 0..ENOUGH {
+            let place = place();
+            let direct = open(&place);
+            let slow = open(&proxy.place(&place, shared().port));
+            proxy.rule(|_| Fate::Through);
+            let token = claim(&slow, P, "a").await;
+            save(&slow, &token, 10).await.unwrap();
+            let request = {
+                let seen = direct.view(&group()).await.unwrap().lease(P).map(|lease| lease.version.clone());
+                ephor_core::lease::ClaimRequest {
+                    partition: P,
+                    host: host("b"),
+                    duration: LEASE,
+                    seen,
+                    above: ephor_core::epoch::Epoch::NONE,
+                    cause: ClaimCause::Unresponsive,
+                }
+            };
+            let hold = std::time::Duration::from_millis(400);
+            proxy.rule(move |asked| if asked.place == after { Fate::Late(hold) } else { Fate::Through });
+            let (group, sought) = (group(), seek(20));
+            let later = async {
+                tokio::time::sleep(hold / 2).await;
+                direct.claim(&group, &request).await.unwrap()
+            };
+            let (done, claimed) = tokio::join!(slow.seek(&group, &sought), later);
+            assert!(matches!(done.unwrap(), Seek::Done { .. }));
+            let view = direct.view(&group).await.unwrap();
+            assert_eq!(view.checkpoint(P).unwrap().position, crate::fixture::finished(20), "after {after}");
+            if let Claim::Won { token, checkpoint, .. } = claimed {
+                let owns = view.lease(P).unwrap().token() == Some(token);
+                let begins = checkpoint.unwrap().position;
+                assert!(!owns || begins == crate::fixture::finished(20), "after {after}: {begins:?}");
+            }
+        }
+    });
+}
+
+/// Only one of them has it in the end, and it is the one that was told so.
+#[test]
+fn a_theft_that_is_slow_loses_to_a_handover_and_locks_nobody_out() {
+    wait(async {
+        let proxy = Proxy::start(shared().port).await;
+        for after in 1..ENOUGH {
+            let place = place();
+            let direct = open(&place);
+            let slow = open(&proxy.place(&place, shared().port));
+            proxy.rule(|_| Fate::Through);
+            let token = claim(&direct, P, "a").await;
+            save(&direct, &token, 10).await.unwrap();
+            slow.groups().await.unwrap();
+            let hold = std::time::Duration::from_millis(400);
+            proxy.rule(move |asked| if asked.place == after { Fate::Late(hold) } else { Fate::Through });
+            let theft = async { try_claim(&slow, P, "thief", ClaimCause::Unresponsive).await.unwrap() };
+            let handover = async {
+                tokio::time::sleep(hold / 2).await;
+                direct.transfer(&group(), &transfer(&token, "successor")).await.unwrap()
+            };
+            let (theft, handover) = tokio::join!(theft, handover);
+            let lease = direct.view(&group()).await.unwrap().lease(P).unwrap().clone();
+            let owner = lease.owner.clone().unwrap();
+            match (theft, handover) {
+                (Claim::Won { token, .. }, Handoff::NotOurs) => assert_eq!(lease.token(), Some(token)),
+                (Claim::Lost { .. }, Handoff::Done) => assert_eq!(owner, host("successor")),
+                // The theft came in order before the handover, or behind it.
+                (Claim::Won { .. }, Handoff::Done) => panic!("both have it: {lease:?}"),
+                (Claim::Lost { .. }, Handoff::NotOurs) => panic!("neither has it: {lease:?}"),
+            }
+            let saved = save(&direct, &lease.token().unwrap(), 11).await.unwrap();
+            assert!(matches!(saved, Save::Saved(_)), "after {after}: {saved:?}");
+        }
+    });
+}

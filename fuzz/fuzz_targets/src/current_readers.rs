@@ -1,0 +1,5 @@
+//! The entry point of cargo-fuzz for the target `ephor_fuzz::current_readers::run`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ephor_fuzz::current_readers::run(data));

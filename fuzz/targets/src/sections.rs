@@ -1,5 +1,0 @@
-//! `ephor_fuzz::sections::run`, for cargo-fuzz.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ephor_fuzz::sections::run(data));

@@ -1,5 +1,5 @@
-//! An allocator that counts allocations, once enabled: otherwise the shared counter would cost time in every
-//! benchmark.
+//! A memory allocator that counts allocations. Counting is off by default, because the shared counter would
+//! cost time in every benchmark.
 
 #![allow(unsafe_code, reason = "an allocator cannot be written without")]
 

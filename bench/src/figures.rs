@@ -1,4 +1,4 @@
-//! Prints the figures of a benchmark: ours, the one that it is compared with, and their ratio.
+//! Prints the results of a benchmark: Ephor's figure, the figure that it is compared with, and their ratio.
 
 use std::process::ExitCode;
 use std::time::Duration;

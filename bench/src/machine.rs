@@ -1,4 +1,4 @@
-//! Reads figures of this process and this machine from the operating system.
+//! Reads CPU time, memory and other figures of this process and this machine from the operating system.
 
 use std::fs;
 use std::io;

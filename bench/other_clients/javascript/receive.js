@@ -1,4 +1,4 @@
-// The official JavaScript client as a receiver: receive.js CONNECTION HUB EVENTS.
+// Receives events with the official JavaScript client, to compare with: receive.js CONNECTION HUB EVENTS.
 //
 // Reads partition 0 from its beginning and prints `EVENTS SECONDS`, counted from the first batch on.
 

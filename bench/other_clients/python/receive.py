@@ -1,4 +1,4 @@
-"""The official Python client as a receiver: receive.py CONNECTION HUB EVENTS.
+"""Receives events with the official Python client, to compare with: receive.py CONNECTION HUB EVENTS.
 
 Reads partition 0 from its beginning and prints `EVENTS SECONDS`, counted from the first batch on.
 """

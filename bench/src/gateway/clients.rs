@@ -1,4 +1,4 @@
-//! Compares our host with the official Python and JavaScript receivers on the same hub.
+//! Compares an Ephor host with the official Python and JavaScript receivers on the same hub.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

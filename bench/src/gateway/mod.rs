@@ -1,5 +1,5 @@
-//! The cost of AMQP: our gateway and client, compared with a plain stream, the hub without AMQP, and other
-//! clients.
+//! Benchmarks of AMQP: Ephor's gateway and client, compared with a plain TCP stream, the hub without AMQP,
+//! and other clients.
 //!
 //! | command | file | measures |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Runs clients of other projects as child processes: `bench/other_clients`.
+//! Runs the clients of other projects in `bench/other_clients` as child processes.
 //!
 //! Each prints `EVENTS SECONDS` and ends; until then its CPU time can be read.
 

@@ -1,4 +1,4 @@
-//! Receives with our client over one connection, and measures its rate and the CPU time of both ends.
+//! Receives with Ephor's client over one connection, and measures its rate and the CPU time of both ends.
 
 use std::future::Future;
 use std::time::Duration;

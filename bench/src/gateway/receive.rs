@@ -1,5 +1,5 @@
-//! The benchmark of receiving over one connection, compared with a plain TCP stream of the same bytes and with
-//! fe2o3-amqp at both ends.
+//! Benchmark of receiving over one connection, compared with a plain TCP stream of the same bytes and with
+//! the library fe2o3-amqp at both ends.
 
 use ephor::BoxError;
 use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig, Target};

@@ -1,4 +1,5 @@
-//! Sending in batches, acknowledged from disk: over AMQP, compared with the hub in the same process.
+//! Benchmark of sending batches that are acknowledged from disk: over AMQP, compared with the hub in the
+//! same process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

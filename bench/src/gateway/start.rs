@@ -1,4 +1,4 @@
-//! The start time of `ephor dev` on an empty folder, and its memory when idle.
+//! Measures the start time of `ephor dev` on an empty folder, and its memory when idle.
 
 use std::time::Duration;
 

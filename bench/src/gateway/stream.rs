@@ -1,4 +1,5 @@
-//! The physical limit: a plain TCP stream from another process, whose content is ignored.
+//! Measures a plain TCP stream from another process, whose content is ignored: the upper limit for every
+//! protocol on TCP.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

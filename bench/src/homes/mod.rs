@@ -1,4 +1,5 @@
-//! `ephor demo`: the latency of its page at the default speed, the cost, and the highest speed that works.
+//! Benchmark of `ephor demo`: the latency of its page at the default speed, its CPU time and memory, and
+//! the highest speed that works.
 //!
 //! This benchmark fails on wrong results, not on the time that this machine takes.
 

@@ -1,4 +1,5 @@
-//! Measures the demo at one speed: latency, CPU time and memory.
+//! The result of the demo benchmark at one speed: latency, CPU time, memory, and the resource that limits
+//! the speed.
 
 use super::FRESH;
 use crate::figures::thousands;

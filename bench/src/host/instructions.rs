@@ -1,5 +1,5 @@
-//! Instructions per event: the difference between a longer and a shorter run, so that the startup does not
-//! count.
+//! Counts CPU instructions per event, as the difference between a longer and a shorter run, so that the
+//! startup does not count.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The cost of the host for each event, compared with the same loop without it.
+//! Benchmark of the host: its cost for each event, compared with a plain receive loop.
 //!
 //! `ephor-bench host` prints time, allocations and instructions per event, the median of five runs.
 //! `ephor-bench host with N` and `ephor-bench host without N` read N events once and print nothing, for

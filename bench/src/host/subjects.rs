@@ -1,5 +1,5 @@
-//! The two subjects: the host with a processor that does nothing, and a loop that receives the same events
-//! and does nothing.
+//! The two programs that are compared: a host with an empty processor, and a plain loop that receives the
+//! same events and ignores them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The cost of idle partitions: memory, and threads that wake up.
+//! Measures the cost of idle partitions: memory, and threads that wake up.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Latency at light load: from the call of `send` to a waiting receiver, compared with a bare append and
-//! sync.
+//! Measures latency at light load, from the call of `send` to a waiting receiver, compared with a bare
+//! append and sync.
 
 use std::path::Path;
 use std::time::Duration;

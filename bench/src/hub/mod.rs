@@ -1,4 +1,4 @@
-//! The cost of the embedded hub, compared with what the disk can do without it.
+//! Benchmarks of the embedded hub, compared with plain system calls on the same disk.
 //!
 //! | command | file | measures |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-//! The cost of opening a log, in bytes read and time, by its size; after a clean close, and after a kill.
+//! Measures the opening of a log, in bytes read and time, by its size: after a clean close, and after a
+//! kill.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The limit of the disk: plain loops of system calls.
+//! Measures the disk without the hub: plain loops of append, sync and read. They are the limit that the hub
+//! is compared with.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,4 +1,5 @@
-//! Reading: a whole log by one consumer, compared with reading its files; and reading while others send.
+//! Measures reading: a whole log by one consumer, compared with reading its files; and reading while others
+//! send.
 
 use std::path::Path;
 use std::sync::Arc;

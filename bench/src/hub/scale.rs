@@ -1,4 +1,4 @@
-//! Scaling: the time with twice the partitions, the readers, the log.
+//! Measures how the hub scales: the time with twice the partitions, twice the readers, and twice the log.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Sending: events per second, acknowledged from disk or from the page cache, compared with plain appends of
-//! the same bytes per commit.
+//! Measures sending: events per second, acknowledged from disk or from the page cache, compared with plain
+//! appends of the same bytes per commit.
 
 use std::path::Path;
 use std::time::Duration;

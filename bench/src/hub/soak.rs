@@ -1,4 +1,5 @@
-//! Soak test: sends under size retention for a long time; memory and disk must stay flat.
+//! Soak test: sends for a long time under retention by size, and checks that memory and disk usage stay
+//! constant.
 
 use std::path::Path;
 use std::sync::Arc;

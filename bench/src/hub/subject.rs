@@ -1,4 +1,4 @@
-//! The hub under test, with its senders and readers.
+//! Opens the hub that is measured, and runs its senders and readers.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Planned moves on each store: the time in which a partition is not read, between its release by one host
-//! and the first event at another, compared with one scan interval, which it would take without a wake-up.
+//! Measures planned moves of partitions on each store: the time between the release by one host and the
+//! first event at another, compared with the scan interval, which a move would take without a wake-up.
 //!
 //! The stores are in memory, in a SQLite file that is opened twice as two processes would, and in a
 //! PostgreSQL database.

@@ -1,4 +1,4 @@
-//! Records what the processes have read: how often each event was read, and the last reader of each
+//! Records the events that the processes have read: how often each was read, and the last reader of each
 //! partition.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

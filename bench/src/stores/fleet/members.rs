@@ -1,4 +1,5 @@
-//! The processes of the fleet. They end with this one, because their input ends.
+//! Starts and kills the processes of the fleet. They end with this process, because their standard input is
+//! closed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

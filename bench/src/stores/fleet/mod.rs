@@ -1,4 +1,5 @@
-//! Many hosts in a few processes on one PostgreSQL, and a process that is killed.
+//! Benchmark of a large fleet: many hosts in a few processes on one PostgreSQL, of which one process is
+//! killed.
 //!
 //! ```text
 //!   this process ── hub in memory, gateway ◄── AMQP ──┐

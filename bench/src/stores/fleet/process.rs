@@ -1,4 +1,4 @@
-//! One process of the fleet: its hosts share a runtime, a store and so the store's connections.
+//! One process of the fleet, whose hosts share a runtime, a store and its database connections.
 //!
 //! It reads the URLs of the database and the hub from two lines of its input, and ends when its input ends.
 //! Its output is a line for each batch (`read PARTITION FIRST LAST`, before the batch counts as processed)

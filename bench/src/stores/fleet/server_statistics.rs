@@ -1,4 +1,4 @@
-//! Statistics of the database server: its own figures, and the CPU time of its processes.
+//! Reads statistics of the PostgreSQL server: its own figures, and the CPU time of its processes.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Watches the leases until all are owned and balanced, and nothing has moved for some scans.
+//! Polls the leases until all are owned and balanced and no partition has moved for some scans, and
+//! measures the time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Checks that bytes are exactly one well-formed value, with everything in it.
+//! Checks that bytes are exactly one well-formed AMQP value, including the values that are nested in it.
 //!
 //! [`Reader::skip`] trusts the size of a compound value; this checks its items. It keeps its own stack, of a
 //! fixed size, and its time depends on the number of bytes only, never on what they claim.

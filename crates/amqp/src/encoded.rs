@@ -1,4 +1,4 @@
-//! A value that is kept in its encoding: link properties, filters, capabilities.
+//! AMQP values that are kept as encoded bytes: link properties, filters, capabilities.
 //!
 //! Performatives carry maps that only the application understands. They are checked when they are received,
 //! kept as bytes, decoded on demand, and echoed without having been decoded.

@@ -1,4 +1,4 @@
-//! Validates every section of a message, so that all its readers can decode all of it.
+//! Validates every section of a message, so that every client that receives it can decode it.
 //!
 //! [`Sections::scan`] finds the sections and checks their outer size. [`validate`] checks their content
 //! against the specification (part 3, section 3.2): the fields of the header and of the properties and the

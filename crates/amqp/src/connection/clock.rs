@@ -1,4 +1,4 @@
-//! Heartbeats and timeouts of a connection.
+//! Heartbeats and timeouts of a connection: when to send an empty frame, and when the peer counts as dead.
 //!
 //! Time is the duration since an arbitrary start, and is passed as an argument. Reads and writes are noted
 //! without a clock; the next [`Connection::on_time`] gives them their time.

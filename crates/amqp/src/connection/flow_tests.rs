@@ -1,4 +1,5 @@
-//! Tests that a flow leads to work for its own session only, however many others wait.
+//! Tests that a `flow` frame costs work for its own session only, and that blocked senders are notified
+//! when there is room again.
 
 use std::time::Duration;
 

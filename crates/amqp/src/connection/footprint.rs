@@ -1,4 +1,4 @@
-//! Counts the memory of sessions and links themselves, beside what they buffer.
+//! Counts the memory of session and link objects, in addition to the messages that they buffer.
 //!
 //! A peer chooses how many sessions it begins and which handles it uses, so an owner that serves
 //! unauthenticated peers has to count that, too.

@@ -1,4 +1,4 @@
-//! The buffer of output bytes, with a high and a low mark.
+//! The buffer of output bytes, with a high and a low watermark.
 //!
 //! ```text
 //! 0        written      length          low      high

@@ -1,4 +1,4 @@
-//! Decodes and encodes the fields of a performative, one after the other.
+//! Decodes and encodes the fields of a performative in their order.
 //!
 //! Decoding is lenient where that costs nothing: fields that are left out at the end are null, fields that
 //! the specification does not have are ignored, and a number may be encoded wider than necessary. Encoding is

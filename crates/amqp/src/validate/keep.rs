@@ -1,4 +1,4 @@
-//! Keeps the valid part of a message that was stored without validation, or by laxer rules.
+//! Extracts the valid sections of a message that was stored without validation, or by laxer rules.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Tests that bytes lead to the same events however they are split.
+//! Tests that a connection reports the same events however its input bytes are split.
 
 use proptest::prelude::*;
 

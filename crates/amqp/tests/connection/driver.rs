@@ -1,4 +1,4 @@
-//! Tests a connection on a transport that splits, delays and breaks.
+//! Tests the driver of a connection on a transport that splits and delays bytes, and breaks.
 #![allow(clippy::disallowed_methods, reason = "time is the runtime's, which is virtual here")]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Tests credit, drain, windows, and peers that do not read.
+//! Tests flow control: credit, drain, windows, and peers that do not read.
 
 use ephor_amqp::connection::{Blocked, Config, Event, Sent};
 use ephor_amqp::frame::Protocol;

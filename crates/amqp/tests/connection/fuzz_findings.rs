@@ -1,4 +1,4 @@
-//! Tests of the bugs that fuzzing found, on a recorded conversation with all kinds of frames.
+//! Regression tests for the bugs that fuzzing found, on a recorded conversation with all kinds of frames.
 //!
 //! `ephor-fuzz` runs mutations of such conversations, for both sides.
 

@@ -1,4 +1,4 @@
-//! Tests protocol headers, SASL, open and close.
+//! Tests the handshake: protocol headers, SASL, `open` and `close`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests heartbeats and timeouts.
+//! Tests heartbeats and timeouts: idle connections, and peers that do not answer.
 
 use std::time::Duration;
 

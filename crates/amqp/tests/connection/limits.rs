@@ -1,4 +1,4 @@
-//! Tests that every limit is enforced, and named in the error.
+//! Tests that every limit of a connection is enforced, and that the error names the limit.
 
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{Blocked, Closed, Config, Event, Sent};

@@ -1,4 +1,4 @@
-//! Tests of the two ends of a connection, in memory and on virtual time.
+//! Tests of connections: a client and a server in memory, on virtual time.
 
 mod byte_splits;
 mod client_and_server;

@@ -1,4 +1,5 @@
-//! Tests what becomes of messages that some libraries write and others cannot read.
+//! Tests that nonconforming messages, which some libraries write and others cannot read, are corrected or
+//! refused.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Tests that the sections of messages are found.
+//! Tests that the sections of an encoded message are found.
 
 use ephor_amqp::message::{BodyKind, Section};
 use ephor_amqp::{Malformed, Sections};

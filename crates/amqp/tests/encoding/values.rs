@@ -1,4 +1,5 @@
-//! Tests every type, byte for byte as in the specification (AMQP 1.0, part 1, section 1.6).
+//! Tests the encoding of every AMQP type, byte for byte as in the specification (AMQP 1.0, part 1, section
+//! 1.6).
 
 use ephor_amqp::check::{TOO_MANY_EMPTY, check};
 use ephor_amqp::decode::MAX_NESTING;

@@ -1,5 +1,5 @@
-//! One Ephor host in a fleet of several SDKs: prints a line of JSON for each partition that it opens or
-//! closes and each event, until it is killed, as `interop/mixed/host.py` does.
+//! One Ephor host for tests with fleets of several SDKs: prints a line of JSON for each partition that it
+//! opens or closes and for each event, until it is killed, as `interop/mixed/host.py` does.
 //!
 //! | variable | meaning |
 //! |---|---|

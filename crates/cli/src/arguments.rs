@@ -1,4 +1,4 @@
-//! The command-line arguments. Nothing here is `Debug`, because a connection string contains a key.
+//! The command-line arguments. They do not implement `Debug`, because a connection string contains a key.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

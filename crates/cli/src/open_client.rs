@@ -1,4 +1,5 @@
-//! Opens the client of a hub for a command.
+//! Opens the event hub that a command such as `send` or `tail` uses, from its connection string and
+//! options.
 
 use std::path::Path;
 use std::time::Duration;

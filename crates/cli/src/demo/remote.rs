@@ -1,4 +1,4 @@
-//! A minimal HTTP client for the page of a running demo. So little HTTP needs no library.
+//! A minimal HTTP client, without a library, for the page of a running demo.
 
 use std::net::SocketAddr;
 use std::time::Duration;

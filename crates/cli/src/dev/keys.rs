@@ -1,4 +1,4 @@
-//! The shared access keys of `ephor dev`: the development key, which everybody knows, or the user's own.
+//! The shared access keys of `ephor dev`: the public development key, or the user's own.
 //!
 //! The user's own keys come from a file and never from the command line, which everybody on the machine could
 //! read. Nothing here prints a key.

@@ -1,5 +1,5 @@
-//! Export and import of checkpoints: problems are reported before anything is changed, and failures set the
-//! exit code.
+//! Tests of `ephor checkpoint export` and `import`: problems are reported before any checkpoint is changed,
+//! and failures set the exit code.
 
 use std::io::Write;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Failing starts of `ephor dev`: nothing is changed unasked, and the errors are useful.
+//! Tests of starts of `ephor dev` that fail: they change no files unasked, and their errors say what to do.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! No secret is shown: a canary key is passed to every error, `Debug` and log that it can reach, and their
-//! output is searched for it.
+//! Tests that no secret is shown: a canary key is passed to every error, `Debug` and log that it can reach,
+//! and their output is searched for the key.
 
 use std::fmt::Debug;
 use std::os::unix::fs::PermissionsExt;

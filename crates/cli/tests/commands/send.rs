@@ -1,4 +1,5 @@
-//! `ephor send` from standard input: every good line is sent unchanged, and a failing line is named.
+//! Tests of `ephor send` with standard input: every valid line is sent unchanged, and an error names the
+//! line that failed.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! `ephor tail` reopens readers that fail, begins again in a hub that was created again, and ends silently when its
-//! output is closed.
+//! Tests of `ephor tail`: it reopens receivers that fail, starts at the beginning of a hub that was created
+//! again, and ends without an error when its output is closed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A running `ephor dev`, and other commands beside it.
+//! Test helpers: start `ephor dev`, and run other `ephor` commands while it is running.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use std::fs::File;

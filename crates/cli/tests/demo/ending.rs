@@ -1,4 +1,4 @@
-//! Tests of the ways in which the demo can end: in every case no process of it is left running.
+//! Tests that no process of the demo is left running, however the demo ends.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

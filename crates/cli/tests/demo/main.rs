@@ -1,4 +1,5 @@
-//! `ephor demo`, run as a user would: started, disturbed through its page, ended, and then recounted.
+//! Tests of `ephor demo` as a user runs it: start it, inject faults through its page, end it, and compare
+//! its results with the log.
 //!
 //! | file | checks |
 //! |---|---|

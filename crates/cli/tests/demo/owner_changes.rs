@@ -1,4 +1,4 @@
-//! Counts the changes of owners by their cause, from the store of a demo.
+//! Test helper: counts the changes of owner by their cause, from the store of a demo.
 
 use std::path::Path;
 

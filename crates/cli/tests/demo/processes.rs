@@ -1,4 +1,4 @@
-//! Lists processes of this system.
+//! Test helper: lists the processes of this machine.
 
 use std::fs;
 use std::path::Path;

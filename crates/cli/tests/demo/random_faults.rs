@@ -1,4 +1,4 @@
-//! Random faults: at the end the results match what was sent, to the reading and to the home.
+//! Tests that the results of the demo match the sent readings exactly after random faults.
 
 use std::time::{Duration, Instant};
 

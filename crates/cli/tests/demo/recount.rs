@@ -1,4 +1,5 @@
-//! Recounts a demo: reads the whole log of the hub again, and compares it with the results in the folder.
+//! Test helper: reads the whole log of the hub again, counts its readings, and compares them with the
+//! results in the demo's folder.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Repeated deliveries: none after planned moves; after a kill at most the events since the last checkpoint.
+//! Tests of events that are delivered twice: none after planned moves; after a kill at most the events
+//! since the last checkpoint.
 
 use serde_json::json;
 

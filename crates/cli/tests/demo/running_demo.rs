@@ -1,4 +1,4 @@
-//! A running demo, controlled through its page.
+//! Test helper: a running demo, controlled through its page.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Tests of the start of the demo, and of the starts that it refuses.
+//! Tests of the start of the demo, and of arguments and folders with which it refuses to start.
 
 use std::fs;
 use std::net::TcpListener;

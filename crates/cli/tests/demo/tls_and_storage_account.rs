@@ -1,5 +1,5 @@
-//! Tests of the demo over TLS with a key, and with results in a storage account: it needs only two connection
-//! strings.
+//! Tests of the demo over TLS with a key, and with results in a storage account: two connection strings are
+//! all it needs.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The message of an error together with those of its causes.
+//! Formats the message of an error together with the messages of its causes.
 //!
 //! The message of an error of Ephor contains those of its causes, which are its `source` as well, for programs that
 //! decide by them. A plain walk along the chain of sources would print them twice; [`with_causes`] does not.

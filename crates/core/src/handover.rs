@@ -1,4 +1,4 @@
-//! Handover requests: asks an owner for a partition, judges its answer, and steals from an
+//! Handover requests: asks the owner for a partition, evaluates its answer, and steals the lease of an
 //! unresponsive owner.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Tracks the hub that each host of a group reads, and detects hosts that read different ones.
+//! Tracks the hub that each host of a group reads, and detects hosts that read different hubs.
 //!
 //! A group is named after its hub, and two hubs may have the same name: development hubs on two
 //! ports of one address, for example. Their hosts would share one set of leases, and each would

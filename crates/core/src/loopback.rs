@@ -1,4 +1,4 @@
-//! Tells whether traffic to a host stays on this machine.
+//! Decides whether a host name or address is the loopback interface of this machine.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! Maps a partition key to a partition, with the hash of Azure Event Hubs: a key goes to the same
-//! partition here as it does there, whichever side computes it.
+//! Maps a partition key to a partition, with the hash of Azure Event Hubs: client, embedded hub and service
+//! compute the same partition.
 //!
 //! The hash is Bob Jenkins' lookup3 (`hashlittle2` with both seeds 0) over the key's UTF-8. Its two
 //! words are folded into 16 bits, read as a signed number.

@@ -1,4 +1,5 @@
-//! The rules of writing: the records of a partition, and the only ways to change them.
+//! The records of a partition (lease, checkpoint, history), and the rules by which every store changes and
+//! fences them.
 //!
 //! Each function takes the current record and returns the next one, or the reason for refusing it.
 //! A store runs one of them inside one atomic step, or does the same in a statement of its own; the

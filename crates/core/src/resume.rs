@@ -1,4 +1,4 @@
-//! Decides at which position a new owner starts to read.
+//! Decides at which position the new owner of a partition starts to read.
 //!
 //! A stored checkpoint wins over the initial position. A position that no longer exists, or does
 //! not exist in this log, is always reported. A position that seems to lie beyond the end is tried

@@ -1,4 +1,4 @@
-//! Serializes names, offsets and times as the text that people see, and reads them back by the checks of that text.
+//! Serializes names, offsets and times as text, and validates the text when it reads them.
 
 use std::borrow::Cow;
 

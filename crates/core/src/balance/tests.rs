@@ -1,4 +1,4 @@
-//! Tests of the balance on a shared view: it is even, takes the fewest moves, and is stable.
+//! Tests that balancing is even, needs the fewest moves, and is stable, when all hosts share one view.
 
 mod fleets_of_views;
 mod requests_and_ties;

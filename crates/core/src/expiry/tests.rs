@@ -1,4 +1,4 @@
-//! Tests of expiry: dead owners. Clocks that jump, outages and former owners have files of their own.
+//! Tests of expiry: dead owners. The submodules test clock jumps, store outages and former owners.
 
 mod clock_jumps;
 mod former_owners;

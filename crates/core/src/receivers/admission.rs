@@ -1,4 +1,4 @@
-//! One receiver among those of a partition: alive until it is ended with a reason.
+//! One admitted receiver of a partition: alive until it is ended with a reason.
 //!
 //! Signs of life are atomics, so that a receiver gives them without the lock that guards the
 //! others.

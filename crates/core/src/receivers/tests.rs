@@ -1,4 +1,4 @@
-//! Tests of epochs and of vanished receivers, one promise each.
+//! Tests of the epoch rules for receivers, and of receivers that vanish without a detach.
 
 use super::*;
 use crate::source::{ReceiveError, SourceError};

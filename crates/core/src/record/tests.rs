@@ -1,4 +1,4 @@
-//! Tests of the rules of writing, step by step.
+//! Tests of the rules for claims, renewals, transfers, releases and seeks, one step at a time.
 
 mod saves;
 mod switched_off_rules;

@@ -1,4 +1,4 @@
-//! Decides whether a position lies beyond the end of its log, by proof.
+//! Decides whether it is proven that a position lies beyond the end of its log.
 //!
 //! The properties of a partition may lag behind its receivers, and a hub may refuse a position
 //! temporarily, so neither is proof by itself. A checkpoint that is overwritten without proof costs

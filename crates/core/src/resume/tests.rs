@@ -1,4 +1,4 @@
-//! Tests of the position at which a new owner starts.
+//! Tests of the position at which the new owner of a partition starts to read.
 
 use super::*;
 use crate::epoch::Epoch;

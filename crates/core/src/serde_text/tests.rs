@@ -1,4 +1,4 @@
-//! Pins the JSON of every type of this crate that serde writes or reads.
+//! Tests that pin the JSON of every type of this crate that serde reads or writes.
 
 use std::fmt::Debug;
 use std::time::Duration;

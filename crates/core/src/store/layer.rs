@@ -1,4 +1,4 @@
-//! Stores that wrap another store: they count, delay, lose or observe its calls.
+//! The interface of stores that wrap another store: layers that count, delay, lose or observe its calls.
 //!
 //! A type that implements [`StoreLayer`] is a [`Store`]. Every call goes to the inner store, unless the layer
 //! overrides [`StoreLayer::forward`] for all calls or the method of one call. A new method of [`Store`] is added

@@ -1,5 +1,5 @@
-//! A store behind an `Arc` is a store: a program that chooses its store at run time passes it on as
-//! any other. Every method is forwarded, those with a default, too.
+//! Implements `Store` for `Arc<S>`, for programs that choose their store at run time. Every method is
+//! forwarded, including those with a default.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Writes durations for people: in errors, tables and reports.
+//! Formats durations for people: in errors, tables and reports.
 
 use std::time::Duration;
 

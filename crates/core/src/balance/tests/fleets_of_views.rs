@@ -1,4 +1,4 @@
-//! Tests that a view of the store is read into a fleet.
+//! Tests that a view of the store is converted to the fleet that balancing takes as input.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of requests between hosts, and of ties: every host decides alike.
+//! Tests of handover requests between hosts, and of ties: every host makes the same decision.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Tests of clocks that jump or disagree: nobody is declared dead by them, and nobody waits for years.
+//! Tests of clocks that jump or disagree: they expire no lease of a living owner, and no host waits for
+//! years.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of the time that a former owner may still be at work after a clock jumped.
+//! Tests of the time that a new owner waits for the former owner after a clock has jumped.
 
 use super::*;
 

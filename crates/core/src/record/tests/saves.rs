@@ -1,4 +1,4 @@
-//! Tests of saves: only the fenced epoch saves, and never backwards.
+//! Tests of saves: only the owner with the fenced epoch saves a checkpoint, and never an earlier position.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of the rules that a mutation switches off.
+//! Tests that each mutation switches off its rule.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! A program whose hub and store are chosen by environment variables: nothing of its code changes between a laptop and
-//! Azure.
+//! A program whose event hub and store are chosen by environment variables: the same code runs on a laptop
+//! and on Azure.
 //!
 //! ```text
 //! EVENT_HUB=memory:homes EPHOR_STORE=sqlite:state.db cargo run -p ephor --example by_url

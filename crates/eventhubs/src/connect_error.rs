@@ -1,4 +1,4 @@
-//! The error of connecting to a hub and checking that it can be used.
+//! The error of opening a client: invalid options, or a hub that cannot be reached or used.
 
 use ephor_core::source::SourceError;
 

@@ -1,4 +1,4 @@
-//! The error of a connection that was not made, with a cause that callers can match.
+//! The error of a TCP or TLS connection that cannot be made, with a cause that callers can match.
 
 use std::io;
 

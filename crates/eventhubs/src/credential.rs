@@ -1,4 +1,5 @@
-//! Credentials, which make the tokens with which a client authenticates.
+//! Credentials, from which a client creates its authentication tokens: shared access keys, signatures, and
+//! Entra ID.
 //!
 //! A [`Credential`] makes tokens for audiences; a connection puts them on `$cbs` and replaces them before
 //! they expire. Connection strings contain a [`SharedKey`] or a [`Signature`]; any other credential is given

@@ -1,4 +1,4 @@
-//! Failures between client and hub, and how the client reacts to them.
+//! The failures between client and hub, and the client's reaction to each: retry, reconnect, or give up.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A receiver of one partition that survives the loss of its links.
+//! A receiver of one partition that attaches again when its link or connection is lost.
 //!
 //! ```text
 //!   Opening ─attached─► Checking ─same log─► Attached ─ ended ─► Waiting ─backoff─► Opening …   after the

@@ -1,4 +1,4 @@
-//! Requests and responses on `$cbs` and `$management`.
+//! Sends requests to `$cbs` and `$management`, and matches the responses to them.
 //!
 //! Each of the two nodes uses a pair of links in one session: one for requests, one for responses. A pair is
 //! attached on first use, and again after the hub has detached it; the service allows only one pair for

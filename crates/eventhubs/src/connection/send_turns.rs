@@ -1,4 +1,4 @@
-//! Lets sender links take turns on one connection.
+//! Schedules the sender links of one connection, so that they send in turns.
 //!
 //! A link that finds no room in the output, or no window in its session, stands in line; so does a link that
 //! comes while others of its session stand there. When there is room again, the first in line sends as much as

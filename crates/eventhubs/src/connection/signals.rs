@@ -1,4 +1,4 @@
-//! Signals from the users of a connection to its task, without waiting and without a queue.
+//! Signals from receivers and senders to the task of their connection, without waiting and without a queue.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The event loop of a connection.
+//! The event loop of a connection: handles commands, signals, AMQP events and timers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

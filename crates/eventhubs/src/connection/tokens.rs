@@ -1,4 +1,4 @@
-//! Puts tokens on `$cbs` and renews them before they expire.
+//! Puts authentication tokens on `$cbs`, and renews them before they expire.
 //!
 //! ```text
 //!   wanted ─► Fetching ─token─► Putting ─202─► valid ──── three quarters of its life ───► Fetching …

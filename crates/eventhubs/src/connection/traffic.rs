@@ -1,4 +1,5 @@
-//! Counts what a connection carries, so that a slow connection is not mistaken for a dead one.
+//! Counts the bytes and answers that a connection carries, so that a slow connection does not count as
+//! dead.
 //!
 //! ```text
 //!   request ─── limit ───┬─ something moved ──► limit ───┬─ … ──► up to ten limits

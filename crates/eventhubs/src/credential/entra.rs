@@ -1,4 +1,4 @@
-//! Entra ID tokens, fetched by any credential of the Azure SDK for Rust.
+//! Fetches Entra ID tokens through any credential of the Azure SDK for Rust.
 
 use std::error::Error;
 use std::fmt;

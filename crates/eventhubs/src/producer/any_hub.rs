@@ -1,4 +1,4 @@
-//! Implements the producer interface of all hubs.
+//! Implements `ephor_core`'s `Producer` interface, which all hubs share, for the Event Hubs client.
 
 use ephor_core::BoxFuture;
 use ephor_core::event::NewEvent;

@@ -1,4 +1,4 @@
-//! Fills messages, one for each partition key at a time, bounded in number and bytes.
+//! Packs events into batch messages, one open batch for each partition key, bounded in number and bytes.
 //!
 //! A message has one key, because the key chooses its partition. Events with alternating keys therefore fill
 //! several messages at the same time; events with one key keep their order.

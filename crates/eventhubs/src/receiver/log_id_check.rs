@@ -1,5 +1,5 @@
-//! Learns the id of the hub's log when a receiver is opened, and checks that it is the same whenever the
-//! receiver attaches again: a hub that was deleted and created again has another one.
+//! Reads the id of the hub's log when a receiver is opened, and checks it after every reattach: a hub that
+//! was deleted and created again has another log id.
 
 use std::sync::Arc;
 

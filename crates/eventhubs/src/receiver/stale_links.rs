@@ -1,4 +1,4 @@
-//! Recognizes stale links: own links that were abandoned, and of which the hub hears late.
+//! Recognizes stale links: abandoned links of this receiver whose `attach` reaches the hub late.
 //!
 //! An abandoned connection may deliver its last bytes late: an `attach` for the partition that the receiver
 //! reads over a new link by now. The hub then disconnects the new link, in favour of a receiver with its own

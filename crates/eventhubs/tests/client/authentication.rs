@@ -1,4 +1,4 @@
-//! Authentication of clients, and the errors if it fails.
+//! Tests of authentication: keys, tokens and TLS, and the errors if it fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

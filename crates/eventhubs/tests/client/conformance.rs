@@ -1,5 +1,5 @@
-//! The client passes the conformance suites of sources and of producers: over plain TCP, over TLS, and over
-//! several connections.
+//! Tests that the client passes the conformance suites of sources and of producers: over plain TCP, over
+//! TLS, and over several connections.
 
 use std::sync::Arc;
 

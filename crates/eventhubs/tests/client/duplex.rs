@@ -1,5 +1,5 @@
-//! Large events in both directions on one connection, through small socket buffers, plain and over TLS: neither
-//! direction stops the other.
+//! Tests that large events in one direction do not block the other direction of a connection, through small
+//! socket buffers, plain and over TLS.
 //!
 //! The long form (`./check duplex SECONDS`, by EPHOR_DUPLEX_SECONDS) prints for each transport how much goes through in
 //! each direction, alone for a sixth of the time and then both at once for all of it, with the longest stall. It fails

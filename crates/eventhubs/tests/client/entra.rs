@@ -1,4 +1,4 @@
-//! Entra ID tokens: the requested scope, the put token, renewal, and failures.
+//! Tests of Entra ID tokens: the requested scope, the token that is put, its renewal, and failures.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

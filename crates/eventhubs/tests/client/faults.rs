@@ -1,4 +1,4 @@
-//! Cut connections and hubs that restart: no event is lost, and none is returned twice.
+//! Tests that no event is lost and none is returned twice when connections are cut and hubs restart.
 
 mod boundaries;
 

@@ -1,4 +1,4 @@
-//! One client reads every partition of the largest possible hub, on one connection.
+//! Tests that one client reads every partition of the largest possible hub, on one connection.
 
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenRequest};

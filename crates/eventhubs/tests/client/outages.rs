@@ -1,5 +1,5 @@
-//! Outages of a hub: a connection is dialled by one series of attempts for all its users, and the log reports
-//! the loss once and the reconnect once.
+//! Tests of outages of a hub: all users of a connection share one series of reconnect attempts, and the log
+//! reports the loss once and the reconnect once.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

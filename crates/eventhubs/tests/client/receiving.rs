@@ -1,4 +1,5 @@
-//! Receivers against hubs that detach, repeat events, steal links, send junk, or are recreated.
+//! Tests of receivers on hubs that detach links, repeat events, steal the partition, send junk, or are
+//! created again.
 
 use std::time::Duration;
 

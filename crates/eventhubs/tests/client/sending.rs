@@ -1,4 +1,4 @@
-//! A producer stores what it acknowledges, in order, and reports what it does not.
+//! Tests that a producer stores the events that it acknowledges, in order, and reports the others.
 
 use std::error::Error as _;
 use std::time::Duration;

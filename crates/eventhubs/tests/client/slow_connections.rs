@@ -1,4 +1,4 @@
-//! Connections that are slow, and are not mistaken for dead ones.
+//! Tests that slow connections do not count as dead.
 
 use std::time::Duration;
 

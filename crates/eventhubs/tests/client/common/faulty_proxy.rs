@@ -1,4 +1,4 @@
-//! A TCP proxy that injects a fault at a frame boundary.
+//! Test helper: a TCP proxy that injects a fault at a frame boundary.
 //!
 //! ```text
 //!   client ── Up ──► [ frame │ frame │ ✗ ] ──► server

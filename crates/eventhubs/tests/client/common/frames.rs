@@ -1,4 +1,4 @@
-//! Splits a byte stream into AMQP frames, without decoding them.
+//! Test helper: splits a byte stream into AMQP frames, without decoding them.
 
 /// A protocol header has eight bytes. Its first four, read as a size, are larger than any frame.
 const HEADER: &[u8] = b"AMQP";

@@ -1,5 +1,5 @@
-//! A listener for a hub that goes away and comes back: counts dials, and forwards them only while the hub is
-//! there.
+//! Test helper: a TCP listener that simulates outages of a hub. It counts connection attempts, and forwards
+//! them only while the hub is available.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The captured log, under the name that these tests use.
+//! Test helper: `Log`, a short name for the testkit's captured log.
 
 #![allow(unused_imports, reason = "each test file uses a part of it")]
 

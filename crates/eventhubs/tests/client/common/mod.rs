@@ -1,4 +1,4 @@
-//! A hub in memory with the real gateway, on a loopback port of its own.
+//! Test helper: a hub in memory with the real gateway, on a loopback port of its own.
 
 pub(crate) mod faulty_proxy;
 pub(crate) mod frames;

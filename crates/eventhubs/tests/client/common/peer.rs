@@ -1,4 +1,4 @@
-//! A scripted hub: detaches, repeats events, is busy, or does not answer, as a test tells it.
+//! Test helper: a scripted hub that detaches links, repeats events, is busy, or does not answer.
 
 mod script;
 

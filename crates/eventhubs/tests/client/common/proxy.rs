@@ -1,4 +1,4 @@
-//! A TCP proxy that cuts connections.
+//! Test helper: a TCP proxy that cuts connections after a number of bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A TCP proxy that carries few bytes per second, through sockets that hold little.
+//! Test helper: a TCP proxy that forwards few bytes per second, through small socket buffers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

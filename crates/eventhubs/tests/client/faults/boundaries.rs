@@ -1,5 +1,5 @@
-//! Faults at every frame boundary of a conversation, in both directions: cut, reset, half close, and held for
-//! less and for more than the client's timeout.
+//! Tests of faults at every frame boundary, in both directions: cut, reset, half close, and delays shorter
+//! and longer than the client's timeout.
 //!
 //! The guarantees, checked in each run:
 //!

@@ -1,4 +1,4 @@
-//! The script of a hub, and everything that it observed.
+//! The script of a scripted hub: its reactions to the client, and the frames that it has received.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The tokens that a connection has put, and what they permit.
+//! The authentication tokens that a connection has put on `$cbs`, and the operations that they permit.
 //!
 //! A connection may have many links and many tokens. Each link remembers the grant that covers it, so that
 //! checking all links takes one lookup of one token for each.

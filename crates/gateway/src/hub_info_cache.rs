@@ -1,4 +1,4 @@
-//! Caches the properties of a hub that never change.
+//! Caches the properties of a hub that never change, for answers of `$management`.
 //!
 //! A description is a copy of all properties of a hub. Links are attached all the time, and these values stay
 //! the same for the life of a log.

@@ -1,4 +1,4 @@
-//! Parses keys: a single one, or a list of keys with their claims and hubs.
+//! Parses shared access keys: a single key, or a list of keys with their claims and hubs.
 //!
 //! ```text
 //! # name      claims        key                                           hub

@@ -1,4 +1,4 @@
-//! Tests of tokens: permissions, limits and expiry.
+//! Tests of authentication tokens: permissions, limits and expiry.
 
 use ephor_wire::sas::EXPIRY_GRACE;
 

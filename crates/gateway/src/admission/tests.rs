@@ -1,4 +1,4 @@
-//! Tests of the connection limits: the order of eviction, and what it costs to wait.
+//! Tests of the connection limits: the order of eviction, and the cost of waiting connections.
 
 use futures_util::FutureExt;
 

@@ -1,5 +1,5 @@
-//! Counts the memory of all connections, and decides who has to wait and who is closed. It has no lock and no
-//! clock.
+//! Counts the memory of all connections, and decides which connections have to wait and which are closed.
+//! Pure code without a lock or a clock.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The memory that a connection uses, and the part of it that only its peer can end.
+//! The memory that a connection uses, and the part of it that is freed only if its peer acts.
 
 use std::time::Duration;
 

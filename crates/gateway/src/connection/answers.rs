@@ -1,4 +1,4 @@
-//! Outbound (hub → peer): tracks answers to requests until the peer takes them: their size and age.
+//! Outbound (hub → peer): tracks the size and age of answers to requests until the peer takes them.
 //!
 //! Only the peer can end this wait, by granting credit. So waiting answers count like incomplete deliveries,
 //! and a link on which none is taken for `time_to_read` is detached.

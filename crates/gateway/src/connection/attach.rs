@@ -1,4 +1,5 @@
-//! Attaches links in both directions: decides what a link is for, and whether it is accepted.
+//! Attaches links in both directions: decides from the address what a link is for, and whether it is
+//! accepted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

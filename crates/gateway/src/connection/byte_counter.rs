@@ -1,4 +1,5 @@
-//! Outbound (hub → peer): counts bytes that are read and held: each [`Charge`] adds to a shared sum until it is dropped.
+//! Outbound (hub → peer): counts the bytes of events that are read and not yet sent. Each [`Charge`] adds
+//! to a shared sum until it is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Outbound (hub → peer): drains receivers. A peer that sets `drain` wants its credit used up now, or
+//! Outbound (hub → peer): drains receivers. A peer that sets `drain` wants its credit used up at once, or
 //! returned.
 
 use ephor_amqp::connection::LinkId;

@@ -1,4 +1,4 @@
-//! One idempotent producer, shared by all its links, and the claim of a batch on its numbers.
+//! One idempotent producer, shared by all its links, and the sequence numbers that a batch reserves.
 //!
 //! ```text
 //!   claimed ─► waits for room in the hub's queue ─► queued ─► stored: acknowledged, also to deliveries that repeat it

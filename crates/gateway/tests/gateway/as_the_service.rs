@@ -1,5 +1,5 @@
-//! Tests answers and refusals that clients expect as the service gives them: of tokens, odd partitions, links and
-//! `$management`.
+//! Tests that the gateway gives the same answers and errors as Azure Event Hubs: for tokens, invalid
+//! partitions, links and `$management`.
 
 use std::time::Duration;
 

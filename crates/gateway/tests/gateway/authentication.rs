@@ -1,4 +1,4 @@
-//! Tests keys and tokens, TLS, and which addresses are served.
+//! Tests of authentication: keys, tokens and TLS, and which addresses may be served without them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Tests development certificates: one is kept until it lacks a requested name or a crash left it half written,
-//! and others cannot read its key.
+//! Tests of development certificates: a certificate is kept unless it lacks a requested name or is half
+//! written after a crash, and other users cannot read its key.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

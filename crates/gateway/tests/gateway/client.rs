@@ -1,4 +1,4 @@
-//! A test client that does what SDKs do, one step at a time.
+//! Test helper: an AMQP client that does what SDKs do, one step at a time.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

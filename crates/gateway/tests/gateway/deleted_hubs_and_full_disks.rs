@@ -1,4 +1,4 @@
-//! Tests senders whose hub is deleted, or whose disk is full.
+//! Tests of senders whose hub is deleted, or whose disk is full.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tests that heartbeats go out while events wait for a slow disk.
+//! Tests that heartbeats are sent while events wait for a slow disk.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

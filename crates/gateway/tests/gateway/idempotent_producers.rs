@@ -1,5 +1,5 @@
-//! Tests idempotent producers on connections that break while the disk is slow or fails: every acknowledged
-//! event is on disk, and stored once.
+//! Tests of idempotent producers on connections that break while the disk is slow or fails: every
+//! acknowledged event is on disk, and stored once.
 
 mod random_runs;
 

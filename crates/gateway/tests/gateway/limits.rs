@@ -1,4 +1,5 @@
-//! Tests the limits of peers, and graceful shutdown: the offender is closed, and others are not affected.
+//! Tests of limits of single connections, and of graceful shutdown: a peer that exceeds a limit is closed,
+//! and others are not affected.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Tests the limits of all connections together: beyond them only the new link, session or token is refused.
+//! Tests of the limits of all connections together: beyond them only the new link, session or token is
+//! refused.
 
 use ephor_amqp::connection::Event;
 use ephor_amqp::performative::{Attach, Outcome};

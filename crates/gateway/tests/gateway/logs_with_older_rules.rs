@@ -1,5 +1,5 @@
-//! Tests a log whose messages were validated by older rules, and the same messages sent now: some libraries write
-//! them, and others cannot read them.
+//! Tests of a log whose messages were validated by older rules, and of the same messages sent now: some
+//! libraries write such messages, and others cannot read them.
 
 use ephor_amqp::performative::Outcome;
 use ephor_amqp::validate::validate;

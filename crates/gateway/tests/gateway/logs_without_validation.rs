@@ -1,5 +1,5 @@
-//! Tests a log whose messages were stored without validating every section: readers get every event, and can
-//! decode all of them.
+//! Tests of a log whose messages were stored without validating every section: readers get every event, and
+//! can decode all of them.
 
 use ephor_amqp::validate::validate;
 use ephor_wire::annotations::{Delivered, received};

@@ -1,4 +1,4 @@
-//! Tests of the gateway over real sockets, with our own AMQP engine as the client.
+//! Tests of the gateway over real sockets, with Ephor's own AMQP engine as the client.
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 

@@ -1,4 +1,4 @@
-//! Tests `$management`: the runtime properties of hubs and partitions.
+//! Tests of `$management`: the runtime properties of hubs and partitions.
 
 use ephor_amqp::connection::Event;
 use ephor_amqp::performative::Attach;

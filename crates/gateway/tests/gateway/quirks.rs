@@ -1,4 +1,4 @@
-//! Tests the workarounds for individual SDKs.
+//! Tests of the workarounds for individual SDKs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! A test peer that writes its frames by hand, over a real socket, and shows the frames that it receives.
+//! Test helper: a peer that writes its frames by hand, over a real socket, and shows the frames that it
+//! receives.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Tests receivers: positions, credit, epochs, and how they end.
+//! Tests of receivers: positions, credit, epochs, and the ways in which they end.
 
 use ephor_amqp::connection::{Event, LinkId};
 use ephor_amqp::performative::Attach;

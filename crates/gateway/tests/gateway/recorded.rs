@@ -1,4 +1,5 @@
-//! Holds the gateway to what recordings of the service show (REC): positions, descriptions and sections.
+//! Tests that the gateway behaves as recordings of Azure Event Hubs show (REC in docs/clients.md):
+//! positions, descriptions of partitions, and message sections.
 
 use bytes::Bytes;
 use ephor_amqp::connection::{Event, LinkId};

@@ -1,4 +1,5 @@
-//! Tests the size of TCP segments on loopback, by which clients with a small receive buffer are served at full speed.
+//! Tests that TCP segments on loopback are small, so that clients with a small receive buffer get full
+//! speed.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,4 @@
-//! Tests senders: single events and batches, to a hub and to a partition, and refused messages.
+//! Tests of senders: single events and batches, to a hub and to a partition, and messages that are refused.
 
 use ephor_amqp::performative::{Attach, Outcome};
 use ephor_amqp::{Encoded, Value, encode};

@@ -1,4 +1,4 @@
-//! A gateway to a hub in memory, on a free port.
+//! Test helper: a gateway to a hub in memory, on a free port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Tests the sizes of messages: what is announced, accepted and delivered agree, to the byte.
+//! Tests of the maximum message size: the announced, accepted and delivered sizes agree, to the byte.
 
 use ephor_amqp::connection::LinkId;
 use ephor_amqp::performative::{Attach, Outcome};

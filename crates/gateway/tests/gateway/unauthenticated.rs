@@ -1,5 +1,5 @@
-//! Tests the limits of unauthenticated connections, also after their last token expired, and of log lines
-//! that peers can trigger.
+//! Tests of the limits of unauthenticated connections, also after their last token expired, and of the rate
+//! limit of log lines.
 
 use std::io;
 use std::sync::Arc;

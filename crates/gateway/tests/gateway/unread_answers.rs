@@ -1,5 +1,5 @@
-//! Tests answers of `$management` that a peer asks for and does not read: their link is detached in the end, and
-//! their memory is bounded.
+//! Tests of peers that send requests to `$management` and do not read the answers: the link is detached in
+//! the end, and the memory is bounded.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests a flood of thousands of connections from a second process, which never authenticate.
+//! Tests of a flood of thousands of connections from a second process that never authenticate.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,4 +1,4 @@
-//! Tests senders that begin deliveries on many connections and never end them.
+//! Tests of senders that begin deliveries on many connections and never end them.
 
 use ephor_amqp::connection::ClientSasl;
 use ephor_amqp::performative::{Attach, Outcome};

@@ -1,4 +1,4 @@
-//! Tests malicious peers: the offender is closed with a clear error, others are not affected, and memory
+//! Tests of malicious peers: they are closed with a clear error, other clients are not affected, and memory
 //! stays bounded.
 //!
 //! The tests measure the memory of this process, so only one runs at a time.

@@ -1,5 +1,5 @@
-//! Tests malformed frames, and frames in the wrong order: each ends the link, session or connection that it
-//! was about, with the condition that names the error.
+//! Tests of malformed frames, and of frames in the wrong order: each ends the link, session or connection
+//! that it concerns, with the AMQP condition that names the error.
 
 use ephor_amqp::encode;
 use ephor_amqp::frame::Protocol;

@@ -1,5 +1,5 @@
-//! Tests messages that are nested a hundred thousand levels deep, claim to be huge, or have sections that
-//! readers could not decode: they are rejected, and their links go on.
+//! Tests of messages that are nested a hundred thousand levels deep, claim to be huge, or have sections
+//! that readers cannot decode: they are rejected, and their links stay attached.
 
 use ephor_amqp::connection::Event;
 use ephor_amqp::performative::{Attach, Outcome};

@@ -1,4 +1,4 @@
-//! Tests one connection with a receiver for each of many partitions, whose events are on a slow disk.
+//! Tests of one connection with a receiver for each of many partitions, whose events are on a slow disk.
 #![allow(clippy::disallowed_methods, reason = "real sockets: time is the runtime's")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Measures the resources of this process, and starts a second one.
+//! Test helper: measures memory and CPU time of this process, and starts a second one.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};

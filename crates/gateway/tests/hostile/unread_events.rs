@@ -1,4 +1,4 @@
-//! Tests receivers that grant credit for events and never read them.
+//! Tests of receivers that grant credit for events and never read them.
 
 use std::time::Duration;
 

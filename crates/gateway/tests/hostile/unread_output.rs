@@ -1,5 +1,5 @@
-//! Tests floods of authenticated peers that read nothing from their sockets: the output for them is bounded
-//! together, and regular clients are served beside them.
+//! Tests of floods of authenticated peers that read nothing from their sockets: their output is bounded in
+//! total, and other clients are served meanwhile.
 #![allow(clippy::disallowed_methods, reason = "the floods need time, and nothing depends on how much")]
 
 use std::net::SocketAddr;

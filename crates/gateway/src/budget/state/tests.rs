@@ -1,4 +1,5 @@
-//! Tests which connections are evicted, what a search for them costs, and the bound of all connections.
+//! Tests of the memory budget's decisions: which connections are evicted, the cost of finding them, and the
+//! limit of all connections together.
 
 use std::net::Ipv4Addr;
 

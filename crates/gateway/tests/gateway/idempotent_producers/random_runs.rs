@@ -1,4 +1,5 @@
-//! Runs of a producer by a seed: lost connections, failing syncs and a power failure.
+//! Tests of an idempotent producer with random faults from a seed: lost connections, failing syncs and a
+//! power failure.
 
 use super::*;
 

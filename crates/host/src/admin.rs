@@ -1,4 +1,5 @@
-//! Administration of a group from outside: the base of operator tools.
+//! Administration of a consumer group without a host of its own: list hosts, leases and checkpoints, seek,
+//! and drain.
 //!
 //! Everything goes through the store. A seek is one atomic step for each partition, and its owner
 //! notices it; a drain is a request that the host receives with its next heartbeat.

@@ -1,4 +1,4 @@
-//! The builder of a host: brings together the host, its pumps and the user's processor.
+//! The builder of a host: connects the host, its pumps and the user's processor.
 
 use std::fmt;
 use std::future::Future;

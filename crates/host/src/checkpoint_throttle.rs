@@ -1,5 +1,5 @@
-//! Rate-limits checkpoints: a processor that writes one for every event costs the store no more
-//! than the policy's rate.
+//! Rate-limits checkpoints: a processor that checkpoints after every event causes no more store calls than
+//! the policy allows.
 //!
 //! ```text
 //!   asked for    1 2 3 4 5      6                7

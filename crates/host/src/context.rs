@@ -1,4 +1,5 @@
-//! The partition as its processor sees it: identity, epoch, lag, and the writing of checkpoints.
+//! `PartitionContext`, the partition as its processor sees it: identity, epoch, lag, and methods that write
+//! checkpoints.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

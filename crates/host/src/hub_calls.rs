@@ -1,5 +1,5 @@
-//! Requests to the hub: each with a time limit, and with a longer one on a slow connection, where an
-//! answer comes behind the events of other partitions.
+//! Calls to the hub with a time limit. The limit is longer on a slow connection, where an answer waits
+//! behind the events of other partitions.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! Logs once that the hub cannot be read and once that it is read again, however many partitions
-//! are affected.
+//! Logs once when the hub cannot be read and once when it can be read again, however many partitions are
+//! affected.
 
 use std::collections::BTreeSet;
 use std::fmt;

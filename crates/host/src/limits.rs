@@ -1,4 +1,4 @@
-//! Limits that the host and its pumps share.
+//! Time limits and attempt limits that the host and its pumps share.
 
 use std::time::Duration;
 

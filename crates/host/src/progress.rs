@@ -1,4 +1,5 @@
-//! The progress of an owned partition: delivered, finished and saved events, and the batch that fails.
+//! The progress of an owned partition: delivered, finished and saved events, and the batch that keeps
+//! failing.
 
 use ephor_core::checkpoint::{Checkpoint, Position, Unsaved};
 use ephor_core::event::Event;

@@ -1,5 +1,4 @@
-//! Counts the saves of a partition that the store may still carry out, so that a rewind can wait for
-//! them.
+//! Counts the saves of a partition that the store may still execute, so that a rewind can wait for them.
 
 use std::time::Duration;
 

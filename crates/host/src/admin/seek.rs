@@ -1,4 +1,4 @@
-//! Seeks: their targets, what they would do to a partition, and what they did.
+//! The targets of a seek, and its planned or actual result for each partition.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Serializes the errors in snapshots as their messages.
+//! Serializes the errors in snapshots as their message text.
 
 use serde::{Serialize, Serializer};
 

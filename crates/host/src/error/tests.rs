@@ -1,4 +1,4 @@
-//! Tests of the texts of errors.
+//! Tests of the message texts of errors.
 
 use super::*;
 

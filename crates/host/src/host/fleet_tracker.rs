@@ -1,5 +1,5 @@
-//! The fleet as the manager follows it from view to view: who is alive, what was reported already,
-//! and which partitions wait too long for their first owner.
+//! Tracks the fleet from scan to scan: which hosts are alive, which problems were reported already, and
+//! which partitions wait too long for their first owner.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

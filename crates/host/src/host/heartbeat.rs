@@ -1,5 +1,5 @@
-//! The heartbeats of this host: when its record is written, with which number, and the desired state
-//! that the store returned.
+//! The heartbeats of this host: when its host record is written, the number of the heartbeat, and the
+//! desired state that the store returned.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Detects other hosts with this host's name.
+//! Detects other living hosts that use this host's name.
 //!
 //! Two hosts with one name are two hosts, and operators should know. A record alone may be left
 //! over from a run that crashed: only a second heartbeat proves that a host is alive. A host whose

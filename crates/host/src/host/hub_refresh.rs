@@ -1,5 +1,5 @@
-//! The hub as the manager knows it: its partitions and its log, refreshed periodically, because a
-//! hub may grow, or be deleted and created again.
+//! The manager's copy of the hub's properties: its partitions and its log id, refreshed periodically,
+//! because a hub may grow, or be deleted and created again.
 
 use std::time::Duration;
 

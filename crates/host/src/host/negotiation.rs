@@ -1,5 +1,5 @@
-//! The negotiation about partitions with other hosts: our requests for theirs, and our answers to
-//! their requests for ours. Both stand in our own record.
+//! Handover requests between hosts: this host's requests for partitions of others, and its answers to
+//! theirs. Both are written in its own host record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Refuses to start a host among hosts that read another hub of the same name: they would share
-//! leases. Such hosts that are found later are reported (`other_hubs_while_running.rs`).
+//! Refuses to start a host in a group whose hosts read another hub of the same name: they would share
+//! leases. Such hosts that appear later are reported (`other_hubs_while_running.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Finds hosts of this group that read another hub while this host runs, and reports each once.
+//! Finds hosts of this group that read another hub of the same name while this host runs, and reports each
+//! once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Carries out the result of a scan: gains, hands over and releases partitions.
+//! Applies the plan of a scan: claims, hands over and releases partitions.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;

@@ -1,4 +1,4 @@
-//! Waits at a start until the hub and the store have answered once, for hosts with a `start_timeout`.
+//! Waits at the start of a host until hub and store have answered once, or until its `start_timeout`.
 
 use std::sync::Arc;
 use std::time::Duration;

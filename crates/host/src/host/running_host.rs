@@ -1,5 +1,5 @@
-//! A running host, as its manager, its renewer and its methods see it: the partitions that it serves,
-//! its status, the request to stop, and its services.
+//! The state of a running host that its manager, its renewer and its methods share: served partitions,
+//! status, the request to stop, and services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

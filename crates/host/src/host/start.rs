@@ -1,4 +1,4 @@
-//! The start of a host: checks the hub, refuses to join hosts of another one, and starts the tasks.
+//! Starts a host: checks the hub, refuses to join hosts that read another hub, and spawns the tasks.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Stops a host gracefully. The order of the steps is written here, once.
+//! Stops a host gracefully. This file alone decides the order of the steps.
 //!
 //! Stop claiming, hand over to askers, drain, close, checkpoint, release, leave the fleet.
 

@@ -1,4 +1,4 @@
-//! Detects stuck calls: calls to the processor that block their thread and cannot be given up.
+//! Detects stuck calls: calls to the processor that block their thread, so that they cannot be cancelled.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The wrong behaviour of a host with a rule switched off, for tests of the tests: the simulation must
-//! detect it. Not in release builds (feature `mutations`). The rules are `ages_are_the_stores`,
+//! The wrong behaviour of a host whose protocol rule a mutation switched off: the simulation must detect
+//! it. Not in release builds (feature `mutations`). The rules are `ages_are_the_stores`,
 //! `only_the_served_is_renewed` and `asks_stand_in_the_askers_record`.
 //!
 //! Mutations that take only a few words are written where the rule is checked.

@@ -1,4 +1,4 @@
-//! Values for the tests of the manager's parts.
+//! Test helper: host records, views and times for the unit tests of the manager.
 
 use std::time::Duration;
 

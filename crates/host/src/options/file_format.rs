@@ -1,4 +1,4 @@
-//! The options as a configuration file has them: reads, checks and writes them with serde.
+//! The options of a host in a configuration file: reads, checks and writes them with serde.
 //!
 //! Missing fields take their default, and unknown ones are refused. Closures are left out.
 

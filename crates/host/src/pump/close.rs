@@ -1,4 +1,5 @@
-//! The end of a pump: close, final checkpoint, and giving the partition away.
+//! Ends a pump: closes the processor, writes the final checkpoint, and releases or hands over the
+//! partition.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The mode in which the hub fences nobody, so that the store decides who owns the partition, before
-//! every attach.
+//! The mode for hubs that do not fence readers: the pump asks the store before every attach whether its
+//! host still owns the partition.
 //!
 //! | cause | readers |
 //! |---|---|

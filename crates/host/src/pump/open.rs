@@ -1,4 +1,4 @@
-//! The start of a pump: finds the position, opens the processor, attaches the receiver.
+//! Starts a pump: finds the start position, opens the processor, attaches the receiver.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,4 @@
-//! Reads at a position that may lie beyond the end of the log, until it is proved that it does or does
-//! not.
+//! Reads at a position that may lie beyond the end of the log, until this is proved or disproved.
 //!
 //! `core/resume/end_of_log_proof.rs` defines the proof.
 

@@ -1,6 +1,6 @@
-//! The wrong behaviour of a pump with the rule `rewinds_need_proof` switched off, for tests of the
-//! tests: the simulation must detect it. Not in release builds (feature `mutations`).
-//! `host/switched_off_rules.rs` has the rules of the host.
+//! The wrong behaviour of a pump if a mutation switches off the rule `rewinds_need_proof`: the simulation
+//! must detect it. Not in release builds (feature `mutations`). `host/switched_off_rules.rs` has the rules
+//! of the host.
 
 use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
 use ephor_core::rules::Rules;

@@ -1,5 +1,5 @@
-//! Stuck calls: a call that blocks its thread cannot be given up. In real time, because virtual
-//! time would stand still.
+//! Tests of stuck calls, which block their thread and cannot be cancelled. In real time, because virtual
+//! time would not advance.
 //!
 //! The host reports it, keeps the slot and lets the lease expire; another host takes over, and the
 //! old one is fenced.

@@ -1,4 +1,5 @@
-//! Checkpoints by policy: their times, their positions, and the events that a crash repeats.
+//! Tests of checkpoints by policy: their times, their positions, and the events that are repeated after a
+//! crash.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Checkpoints that a processor writes itself: the events that they cover, and the cases in which
+//! Tests of checkpoints that a processor writes itself: the events that they cover, and the cases in which
 //! they are refused.
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The close reasons that a processor receives, and the checkpoints that are accepted meanwhile.
+//! Tests of `close`: the reason that a processor receives, and whether it may still write a checkpoint.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Checkpoints that processors write themselves: concurrently, and in their own transactions.
+//! Tests of checkpoints that processors write concurrently, and in their own transactions.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Tests of hubs that fence nobody, where the lease decides who owns the partition: beside processors
-//! that know no epochs, where all read with epoch 0 and the last one that attached is served, and on a
-//! source that does not fence readers.
+//! Tests of hubs that do not fence readers, where the lease decides who owns the partition: a group that is
+//! shared with processors of other SDKs, which all read with epoch 0, so that the last one that attached is
+//! served; and a source without epochs.
 
 use std::sync::Arc;
 

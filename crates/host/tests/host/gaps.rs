@@ -1,4 +1,4 @@
-//! Gaps inside a log: every event is delivered, and a log with many gaps floods neither the log nor the
+//! Tests of gaps in a log: every event is delivered, and many gaps flood neither the log output nor the
 //! processor.
 
 use crate::common::ledger::{Ledger, P0, What, seconds, send, start, until_finished};

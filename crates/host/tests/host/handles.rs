@@ -1,4 +1,5 @@
-//! The handles of a host: clones, its administration, its error handler, its stream of changes.
+//! Tests of the handles of a host: clones, its administration, its error handler, and its stream of
+//! ownership changes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Handovers: no event is repeated, none is lost, and they are quick.
+//! Tests that handovers repeat no event, lose no event, and are quick.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

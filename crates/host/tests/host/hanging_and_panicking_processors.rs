@@ -1,5 +1,4 @@
-//! Processors in trouble: calls that hang, panics before the first await, batches that keep
-//! failing.
+//! Tests of processors whose calls hang, that panic before the first await, and whose batches keep failing.
 //!
 //! Earlier progress is saved meanwhile, and snapshots show the lag.
 

@@ -1,5 +1,5 @@
-//! A hub that hangs does not stop the heartbeats of its host, receivers that reconnect to a new log by
-//! themselves skip nothing, and a slow connection is not mistaken for a dead one.
+//! Tests of hub faults: a hub that hangs does not stop heartbeats, receivers that reconnect to a new log
+//! skip no events, and a slow connection does not count as dead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Hubs with the same name, and a hub that was created again: hosts that share a store must read
-//! one hub.
+//! Tests of different hubs with the same name, and of a hub that was created again: hosts that share a
+//! store must read the same hub.
 
 use std::sync::Arc;
 

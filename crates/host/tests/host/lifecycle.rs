@@ -1,4 +1,4 @@
-//! The life cycle of a processor: created, opened, called batch by batch, closed.
+//! Tests of the life cycle of a processor: created, opened, called batch by batch, closed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! An unreliable connection to the hub: links that break, a hub that restarts or is unreachable for
-//! a while. No event is lost, and as long as the owner stays the same none is repeated.
+//! Tests of an unreliable connection to the hub: links that break, a hub that restarts or is unreachable
+//! for a while. No event is lost, and none is repeated as long as the owner stays the same.
 
 use std::time::Duration;
 

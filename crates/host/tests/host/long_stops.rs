@@ -1,4 +1,5 @@
-//! Long stops, among several hosts and while the store hangs: calls in flight get their time.
+//! Tests of graceful shutdowns that take long, with several hosts and while the store hangs: calls in
+//! flight get the time that they are promised.
 
 use std::sync::Arc;
 use std::time::Duration;

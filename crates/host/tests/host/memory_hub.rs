@@ -1,4 +1,4 @@
-//! The hub in memory passes the conformance suites, and simulates faults on request.
+//! Tests that the hub in memory passes the conformance suites, and simulates faults on request.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod simulated_faults;

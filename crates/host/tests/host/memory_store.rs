@@ -1,5 +1,5 @@
-//! The memory store passes the conformance suite: with and without wake-ups, on a manual clock and
-//! on the machine's own, and through a layer that forwards every call.
+//! Tests that the memory store passes the conformance suite: with and without wake-ups, on a manual clock
+//! and on the system clock, and through a layer that forwards every call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

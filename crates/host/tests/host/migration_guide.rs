@@ -1,4 +1,4 @@
-//! Tests that docs/migration.md has every option, with its default if that is a number.
+//! Tests that docs/migration.md lists every option, with its default if that is a number.
 
 use std::fmt::Debug;
 

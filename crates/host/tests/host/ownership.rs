@@ -1,4 +1,5 @@
-//! Tests of ownership, on a fleet in memory and virtual time.
+//! Tests of ownership in a fleet in memory: load is balanced again after a crash, and leases of unknown age
+//! expire.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Races: askers that leave, stops during handovers, pauses around a claim, reused names. And
-//! contradictory orders.
+//! Tests of races: requesting hosts that leave, stops during handovers, pauses around a claim, reused host
+//! names, and contradictory operator commands.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

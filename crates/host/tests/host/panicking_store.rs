@@ -1,4 +1,4 @@
-//! A store that panics: the task that called it reports the panic, and goes on.
+//! Tests that a task whose store call panics reports the panic and continues.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The position at which reading starts: initial positions, checkpoints, and partitions that are
+//! Tests of the position at which reading starts: initial positions, checkpoints, and partitions that are
 //! added later.
 
 use crate::common::ledger::Ledger;

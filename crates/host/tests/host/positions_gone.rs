@@ -1,5 +1,5 @@
-//! Positions that no longer exist: retention, a hub that was created again, a log that ends too
-//! early.
+//! Tests of checkpoints whose position no longer exists: retention, a hub that was created again, a log
+//! that ends too early.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Processors that fail: retries, skipped events, and the reports.
+//! Tests of processors that fail: retries, skipped events, and error reports.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

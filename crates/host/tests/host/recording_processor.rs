@@ -1,4 +1,4 @@
-//! A processor that records every call, and follows a script.
+//! Test helper: a processor that records every call, and follows a script.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 

@@ -1,4 +1,5 @@
-//! Renewals with an answer for each lease: only unknown ones are retried, and not too often.
+//! Tests of renewals with a result for each lease: only leases with an unknown result are retried, and not
+//! too often.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Rewinds: a checkpoint is overwritten only on proof that its position does not exist.
+//! Tests of rewinds: a checkpoint is moved back only if it is proven that its position does not exist.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Operating a fleet: seek, drain and pause.
+//! Tests of operator actions on a fleet: seek, drain and pause.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

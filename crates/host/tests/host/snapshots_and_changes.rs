@@ -1,4 +1,4 @@
-//! Observing a host: snapshots, ownership changes, and the context of a partition.
+//! Tests of monitoring a host: snapshots, ownership changes, and the context of a partition.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

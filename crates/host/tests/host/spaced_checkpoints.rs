@@ -1,4 +1,4 @@
-//! Rate-limited checkpoints: few of them reach the store, and the last one always does.
+//! Tests of rate-limited checkpoints: few of them reach the store, and the last one always does.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Tests of what a processor is told about its start: the seek that set its position, and the id of
-//! the hub's log.
+//! Tests of the start information that a processor gets: the seek that set its position, and the id of the
+//! hub's log.
 
 use crate::common::ledger::Ledger;
 use crate::common::ledger::{P0, send, start, stored, until_finished};

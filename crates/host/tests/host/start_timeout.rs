@@ -1,4 +1,4 @@
-//! A start with a time limit: it fails instead of waiting for a hub or a store that does not answer.
+//! Tests of `start_timeout`: the start fails instead of waiting for a hub or a store that does not answer.
 
 use std::error::Error;
 use std::sync::Arc;

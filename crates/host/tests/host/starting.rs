@@ -1,4 +1,4 @@
-//! Building and starting a host: the errors and their texts, and the faults that only delay it.
+//! Tests of building and starting a host: the errors and their texts, and faults that only delay the start.
 
 use std::future::Future;
 use std::sync::Arc;

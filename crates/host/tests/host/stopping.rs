@@ -1,4 +1,5 @@
-//! Graceful shutdown: drained, closed, saved, released; and the report lists the exceptions.
+//! Tests of graceful shutdown: partitions are drained, closed, saved and released, and the report lists the
+//! exceptions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

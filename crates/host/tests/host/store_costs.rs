@@ -1,4 +1,4 @@
-//! The number of calls that a host makes to its store, which cost money.
+//! Tests of the number of store calls that a host makes, because stores charge for calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A store that fails, hangs and lies: the host survives, stops in time, and recovers.
+//! Tests of a store that fails, hangs and gives wrong answers: the host keeps running, stops in time, and
+//! recovers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Takeovers: from unresponsive owners, from foreign readers, up to a maximum.
+//! Tests of takeovers: from unresponsive owners, and from foreign readers up to a maximum number of times.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Calls that hang at an await: given up after `process_timeout`, and in the end the partition is
-//! released.
+//! Tests of processor calls that hang at an await: they are cancelled after `process_timeout`, and in the
+//! end the partition is released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

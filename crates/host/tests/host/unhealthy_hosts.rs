@@ -1,4 +1,5 @@
-//! Partitions that do not open: on one host, or on all.
+//! Tests of partitions whose processor does not open, on one host or on all: the host becomes unhealthy, or
+//! others take the partition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

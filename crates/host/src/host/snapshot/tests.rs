@@ -1,4 +1,4 @@
-//! Pins the JSON of snapshots, reports and ownership events, which others read.
+//! Tests that pin the JSON of snapshots, reports and ownership events, which other programs read.
 
 use std::sync::Arc;
 

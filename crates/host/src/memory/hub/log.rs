@@ -1,4 +1,4 @@
-//! The log of one partition, and positions in it.
+//! The log of one partition of a hub in memory, and positions in it.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! One partition: its log, its receivers, and their notifications.
+//! One partition of a hub in memory: its log, its receivers, and their notifications.
 //!
 //! One lock guards the log and the receivers alike, so that a disconnected receiver cannot take
 //! another event once its successor is attached.

@@ -1,4 +1,4 @@
-//! Tests of faults that a hub in memory simulates: damage, and replicas that lag.
+//! Tests of faults that a hub in memory simulates: damage, and replicas that lag behind.
 
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::{SequenceNumber, StartPosition};

@@ -1,5 +1,5 @@
-//! Tests of what is particular to the memory store. The promises of all stores are in the
-//! conformance suite.
+//! Tests of properties that only the memory store has. The conformance suite tests the properties of all
+//! stores.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI64, Ordering};

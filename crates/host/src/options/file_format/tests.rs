@@ -1,4 +1,4 @@
-//! Pins the format of the options in a file.
+//! Tests that pin the format of the options in a configuration file.
 
 use ephor_core::failure::Backoff;
 use ephor_core::ids::PartitionId;

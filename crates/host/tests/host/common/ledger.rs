@@ -1,5 +1,4 @@
-//! A ledger of everything that processors, hosts and the store did, in one order, for tests to
-//! read.
+//! Test helper: records all actions of processors, hosts and the store in one order.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]

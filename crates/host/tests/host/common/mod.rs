@@ -1,4 +1,4 @@
-//! Helpers that several test files share.
+//! Test helpers that several files share: a recorder of all actions, and a faulty store.
 
 pub mod ledger;
 pub mod troubled_store;

@@ -1,4 +1,4 @@
-//! A store that fails, hangs, answers wrongly and counts, on request.
+//! Test helper: a store that fails, hangs, answers wrongly and counts its calls, on request.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]

@@ -1,4 +1,4 @@
-//! Batches of events: encoded as records for the log, and decoded from it.
+//! Batches of events: encodes them as records of the log, and decodes them.
 //!
 //! Senders encode in their own tasks; the appender only adds a header. Readers get slices of bytes that were read once.
 

@@ -1,4 +1,4 @@
-//! The record of a hub on disk: the name of its folder, and the file `hub.json` in it.
+//! The stored description of a hub: the name of its folder, and the file `hub.json` in it.
 //!
 //! ```text
 //! homes.3f9c0a6b1d2e4f50/            folder_name(): name, dot, log id

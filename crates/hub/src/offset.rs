@@ -1,4 +1,4 @@
-//! Offsets: computed from sequence numbers, and turned back into positions.
+//! Offsets of events: computed from sequence numbers, and parsed to positions.
 //!
 //! ```text
 //! number   0    1    2    3   …   n

@@ -1,5 +1,5 @@
-//! Sends one event or a batch: to a partition, by key, or round-robin. `any_hub.rs` implements the interface that all
-//! hubs share.
+//! Sends one event or a batch: to a partition, by partition key, or round-robin. `any_hub.rs` implements
+//! the interface that all hubs share.
 
 mod any_hub;
 

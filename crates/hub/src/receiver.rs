@@ -1,4 +1,4 @@
-//! Reads one partition: a receiver in a consumer group, or a reader for tools outside of all groups.
+//! Reads one partition: a receiver of a consumer group, or a reader for tools that belongs to no group.
 
 use std::collections::VecDeque;
 use std::fmt;

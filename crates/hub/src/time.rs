@@ -1,4 +1,4 @@
-//! The time of a hub: the stamps of new events, and the proven time that retention uses.
+//! The clocks of a hub: the enqueued time of new events, and the proven time by which retention deletes.
 //!
 //! It combines two clocks. The wall clock knows the date, but people can set it, also wrong. The monotonic clock knows
 //! only how much time passes while the hub runs, and nobody can set it.

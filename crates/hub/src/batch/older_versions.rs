@@ -1,4 +1,5 @@
-//! Reads frames that older versions stored without validating every section of a message, or by laxer rules.
+//! Reads log frames that older versions wrote without validating every section of a message, or by laxer
+//! rules.
 //!
 //! Readers get every event, and of each event the sections that can be decoded ([`keep_valid`]); invalid ones are left
 //! out. Frames with the flag `validated` of today's rules skip this. It costs as much as the validation of a send, until

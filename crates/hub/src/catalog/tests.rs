@@ -1,4 +1,4 @@
-//! Tests of the record of a hub: it is read as it was written, or its damage is detected.
+//! Tests of `hub.json`: it is read as it was written, or its damage is detected.
 
 use std::sync::{Arc, Mutex};
 

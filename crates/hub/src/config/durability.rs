@@ -1,4 +1,4 @@
-//! The durability of an acknowledged send: on disk, in the page cache, or in memory.
+//! The durability setting: whether an acknowledged send is on disk, in the page cache, or in memory.
 
 use std::fmt;
 use std::str::FromStr;

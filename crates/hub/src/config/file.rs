@@ -1,4 +1,4 @@
-//! Reads a configuration file: our own JSON, or that of the Event Hubs emulator (`emulator.rs`).
+//! Reads a configuration file: Ephor's JSON, or that of the Event Hubs emulator (`emulator.rs`).
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Reads JSON with the place of each value, so that an error can name `hubs[2].partitions` and the line.
+//! Reads JSON with the path of each value, so that an error can name `hubs[2].partitions` and the line.
 //!
 //! A field that is given twice is refused; other readers silently take the last one.
 

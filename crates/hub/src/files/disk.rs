@@ -1,4 +1,4 @@
-//! The files on disk below one folder.
+//! Implements the file system interface `Files` for a folder on disk.
 //!
 //! Every error contains its path and keeps its kind; [`DiskError`] inside it keeps the error number of the operating
 //! system.

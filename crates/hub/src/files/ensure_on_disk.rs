@@ -1,4 +1,5 @@
-//! Ensures that a part of a file is on disk: compares it with the page cache, and writes what differs again.
+//! Ensures that a range of a file is on disk: compares the disk with the page cache, and writes the
+//! differing blocks again.
 //!
 //! A failed write leaves the disk without it, whatever is written through the cache since; `direct_io.rs` of
 //! `ephor-runtime` explains why.

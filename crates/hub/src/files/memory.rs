@@ -1,4 +1,4 @@
-//! A file system in the memory of the process.
+//! Implements the file system interface `Files` in the memory of the process.
 //!
 //! As on Unix, open handles keep a file when its name is removed, replaced or changed.
 

@@ -1,4 +1,4 @@
-//! The interface to the file system: the few calls that the hub needs.
+//! The file system interface `Files`: the few calls that the hub needs.
 //!
 //! It is small, so that tests can simulate a disk that loses power: what is not synced may be lost, in part and in any
 //! order. [`DiskFiles`] uses the disk, [`MemoryFiles`] the memory of the process.

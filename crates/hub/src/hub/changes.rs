@@ -1,4 +1,5 @@
-//! Changes a running hub: consumer groups, number of partitions, retention. Every call waits for the disk.
+//! Changes a running hub: consumer groups, number of partitions, retention. Every call returns when the
+//! change is on disk.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Known damage of a log: which part of which file, and which events were in it.
+//! Known damage of a log: the damaged range of a file, and the events that were in it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

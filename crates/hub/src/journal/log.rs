@@ -1,4 +1,5 @@
-//! The segments of a hub, shared by all readers. The writer ([`Journal`](super::Journal)) adds to them.
+//! The list of a hub's segments, shared by all readers. The writer ([`Journal`](super::Journal)) appends to
+//! it.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};

@@ -1,4 +1,4 @@
-//! The time of a log: stores the proven time, and corrects the dates of its segments when the clock jumps.
+//! Stores the proven time of a log, and corrects the dates of its segments when the clock jumps.
 
 use ephor_core::time::Timestamp;
 

@@ -1,4 +1,4 @@
-//! An open segment file: its header, its index, and the reading of frames.
+//! An open segment file: its header, its index, and methods that read frames.
 
 use std::io;
 use std::ops::Range;

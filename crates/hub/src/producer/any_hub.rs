@@ -1,5 +1,6 @@
-//! Implements the producer interface of all hubs: sorts events by their keys, splits what is too large for one
-//! batch, and reports how many events are stored when a send fails.
+//! Implements `ephor_core`'s `Producer` interface, which all hubs share, for the embedded hub: groups
+//! events by their keys, splits batches that are too large, and reports how many events are stored when a
+//! send fails.
 //!
 //! All batches of a send are queued before the first one is waited for, so that they share commits. After a failed
 //! one the rest is not stored: events with one key keep their order.

@@ -1,4 +1,4 @@
-//! Hourly samples of the wall clock while the hub runs, kept over restarts.
+//! Hourly samples of the wall clock while the hub runs, kept across restarts.
 //!
 //! A sample that the wall clock has not contradicted for a day of running time proves that its time was right. Running
 //! time counts in all, over restarts. So a hub that runs for some hours a day also counts the hours in which it is off.

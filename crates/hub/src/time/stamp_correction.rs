@@ -1,4 +1,4 @@
-//! Corrects the stored times of events whose stamps come from a clock that was set ahead later.
+//! Corrects the stored enqueued times of events that were written before the clock was set ahead.
 //!
 //! An event must never be dated earlier than it was stored, since retention would delete it early. In doubt the date is
 //! later. The file `time` of a log stores the corrections (`journal/time_file.rs`).

@@ -1,4 +1,4 @@
-//! Copies a hub's folder: a committed one, one that is closed, or one whose namespace is running.
+//! Test helper: copies the folder of a hub, whether it is a golden folder, closed, or in use.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::io::{self, ErrorKind};

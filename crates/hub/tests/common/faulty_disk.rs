@@ -1,4 +1,5 @@
-//! The simulated disk of [`FaultyFiles`](super::FaultyFiles): cached content, durable content, and the state after a crash.
+//! The simulated disk of [`FaultyFiles`](super::FaultyFiles): cached content, durable content, and the
+//! state after a crash.
 //!
 //!   write, set_len, reserve ─► changes of the file ──sync of the file──► durable content
 //!   create, rename, remove  ─► name changes, in order ─sync of the folder─► durable names

@@ -1,4 +1,4 @@
-//! A simulated file system for crash tests: power failures, full disks, I/O errors and bit rot on demand.
+//! Test helper: a simulated file system with power failures, full disks, I/O errors and bit rot on demand.
 //!
 //! Every call that changes something is one step, counted from 0. The step with the number `crash_at` is interrupted:
 //! none, a part or all of it happens, and after it every call fails. `after_crash` returns the file system after the

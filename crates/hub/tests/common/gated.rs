@@ -1,4 +1,5 @@
-//! Files whose reads or syncs block while a gate is shut, or fail on demand: simulates a slow disk.
+//! Test helper: files whose reads or syncs block while a gate is shut, or fail on demand. They simulate a
+//! slow disk.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use std::io;

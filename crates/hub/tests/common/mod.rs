@@ -1,4 +1,4 @@
-//! Helpers that the tests of the hub share.
+//! Test helpers that the tests of the hub share.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 pub(crate) mod faulty_files;

@@ -1,4 +1,5 @@
-//! Tests of bit rot: every flipped bit is detected, no damaged event is served, losses are reported, the rest is served.
+//! Tests of bit rot: every flipped bit is detected, no damaged event is served, lost events are reported,
+//! and all others are served.
 //!
 //! A small data folder is damaged in one place at a time: every bit of headers and metadata, one bit of each byte of the
 //! events, whole sectors, ends of files, whole files.

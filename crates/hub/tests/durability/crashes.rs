@@ -1,4 +1,5 @@
-//! Tests of crashes at every write and sync, with every state that they may leave: no acknowledged event is lost.
+//! Tests of crashes at every write and sync, with every file state that they may leave: no acknowledged
+//! event is lost.
 //!
 //! `EPHOR_CRASH_POINTS` is the number of crash points that are tested (2,000 by default); `EPHOR_CRASH_POINT` selects a
 //! single one, as a violation prints it.

@@ -1,4 +1,5 @@
-//! Tests of a failed sync that left the end of a log in the page cache only: what is served survives a power failure.
+//! Tests of a failed sync that left the end of a log in the page cache only: events that readers have seen
+//! survive a power failure.
 
 use std::sync::Arc;
 

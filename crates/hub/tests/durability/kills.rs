@@ -1,4 +1,4 @@
-//! Tests that kill processes at random moments under load, again and again on one data folder: no event that was
+//! Tests that kill processes at random moments under load, many times on one data folder: no event that was
 //! acknowledged, or that a reader has seen, is lost, repeated or changed.
 //!
 //!   parent ─start─► child: opens, finds the ends of its chains, sends and reads

@@ -1,4 +1,4 @@
-//! Tests that acknowledged events outlive crashes, kills, restarts and faults of the disk, and that only retention
+//! Tests that acknowledged events survive crashes, kills, restarts and disk faults, and that only retention
 //! deletes them. One program, so that it is built once.
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Tests of two processes on one data folder: the second gets an error with the holder, and the lock once the first ends.
+//! Tests of two processes on one data folder: the second gets an error that names the first, and gets the
+//! lock when the first ends.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Tests that a jump of the clock is on disk before the first event with the new time: a crash in between must not age
-//! older events.
+//! Tests that a clock jump is recorded on disk before the first event with the new time: a crash in between
+//! must not expire older events.
 
 use std::io;
 use std::sync::atomic::{AtomicI64, Ordering};

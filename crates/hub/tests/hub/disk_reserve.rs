@@ -1,5 +1,5 @@
-//! Tests of the disk reserve: senders are refused before the disk is full, the log says so, and sending continues by
-//! itself when there is room again.
+//! Tests of the disk reserve: senders are refused before the disk is full, the log reports it, and sending
+//! continues by itself when there is free space again.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Tests from a configuration file to running hubs: our own file, and the `Config.json` of Microsoft's emulator.
+//! Tests that a configuration file creates its hubs: Ephor's own file, and the `Config.json` of Microsoft's
+//! emulator.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Tests of a full disk: senders get an error, readers continue, no acknowledged event is lost, and when there is room
-//! again, everything continues without a restart.
+//! Tests of a full disk: senders get an error, readers continue, no acknowledged event is lost, and sending
+//! continues without a restart when there is free space again.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Golden files: this version opens folders that earlier versions wrote, and reads exactly their content.
+//! Tests that this version opens the golden folders that earlier versions wrote, and reads exactly their
+//! content.
 //!
 //! The first version of the format wrote `tests/golden/v1`, and all later ones must read it. It is never overwritten: a new
 //! format gets a new version, and a folder `v2` beside it.

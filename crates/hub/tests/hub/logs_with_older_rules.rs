@@ -1,5 +1,5 @@
-//! Tests of a folder whose messages were validated by laxer rules than today's: all its events can be read, by readers
-//! that insist on the types of the specification, too.
+//! Tests of a folder whose messages were validated by laxer rules than today's: strict AMQP clients can
+//! read all its events, too.
 //!
 //! A version that allowed 255 elements without bytes in each array, and either type of text, wrote
 //! `tests/golden/v1-older-rules`.

@@ -1,5 +1,5 @@
-//! Tests of a hub that is off for most of the day: these hours count for retention, too, and clocks that are wrong in
-//! between expire no event.
+//! Tests of a hub that is off for most of the day: these hours count for retention, and clocks that are
+//! wrong in between expire no event.
 
 use ephor_hub::files::Files;
 

@@ -1,4 +1,4 @@
-//! Starts the test binary again, as another process that does one part of the test.
+//! Test helper: starts the test binary again as a child process that runs one part of the test.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Events in a hash chain: each contains a hash of everything before it in its partition.
+//! Test helper: events in a hash chain. Each contains a hash of all events before it in its partition.
 //!
 //! ```text
 //! 0  partition  4  round  8  ordinal  16  index in its batch  20  size of its batch  24  hash  32  filler

@@ -1,4 +1,5 @@
-//! Records what the killed processes had acknowledged and read, and checks that it is all there.
+//! Test helper: records the events that the killed processes had acknowledged and read, and checks that all
+//! exist.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Helpers of the test that kills processes.
+//! Test helpers for the tests that kill processes.
 //!
 //! | file | owns |
 //! |---|---|

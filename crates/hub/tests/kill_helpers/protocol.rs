@@ -1,4 +1,4 @@
-//! The messages between the parent and the child process.
+//! Test helper: the messages between the parent and the child process.
 
 use ephor_hub::Durability;
 

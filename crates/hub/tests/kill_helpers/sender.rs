@@ -1,4 +1,4 @@
-//! The child process that is killed: one sender for each partition, and readers.
+//! Test helper: the child process that is killed, with one sender for each partition, and readers.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Mounts a small disk that a test may fill.
+//! Test helper: mounts a small disk that a test may fill.
 //!
 //! It is a tmpfs. Where this process may not mount one, the test runs again under `unshare`, as the root of
 //! a user namespace of its own; where that is not allowed either, it fails and says so.

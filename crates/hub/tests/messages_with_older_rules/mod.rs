@@ -1,4 +1,4 @@
-//! The messages of the log `golden/v1-older-rules`, as they are stored and as readers get them.
+//! Test data: the messages of the log `golden/v1-older-rules`, as they are stored and as readers get them.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 /// The hub of the folder; it has one partition.

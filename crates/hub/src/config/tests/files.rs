@@ -1,4 +1,4 @@
-//! Tests of configuration files: our own, and the emulator's.
+//! Tests of configuration files: Ephor's own, and the emulator's.
 
 use super::*;
 

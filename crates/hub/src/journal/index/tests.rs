@@ -1,4 +1,4 @@
-//! Tests of the index: it finds the right frames, and a damaged one is not used.
+//! Tests of the segment index: it finds the right frames, and a damaged index is not used.
 
 use super::super::layout::Kind;
 use super::*;

@@ -1,4 +1,4 @@
-//! Tests of the log format: what is written is read again, and nothing else is.
+//! Tests of the log format: headers are read as they were written, and damaged ones are refused.
 
 use super::*;
 

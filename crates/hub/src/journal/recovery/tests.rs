@@ -1,4 +1,4 @@
-//! Tests of recovery: torn tails, damage, and every other end of a log.
+//! Tests of recovery after a crash: torn tails, damage, and every other end of a log.
 
 use std::sync::Arc;
 

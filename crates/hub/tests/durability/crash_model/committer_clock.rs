@@ -1,4 +1,4 @@
-//! The clock of a process run, which also controls the order of the committer threads.
+//! The clock of one simulated process, which also controls the order of the committer threads.
 //!
 //! A committer thread reads this clock in a fixed pattern: `now` before and after each commit, `wall` in every commit,
 //! and `wall`, then `now` when it is idle. So the clock knows the state of each committer:

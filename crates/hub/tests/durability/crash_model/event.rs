@@ -1,4 +1,4 @@
-//! Event bodies that identify their event and detect every changed bit.
+//! Event bodies that identify their event, and in which every changed bit is detected.
 
 use bytes::Bytes;
 use ephor_core::event::Event;

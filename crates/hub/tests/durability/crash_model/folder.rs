@@ -1,4 +1,4 @@
-//! A small data folder for damage tests: its content, and the checks after opening it damaged.
+//! A small data folder for damage tests: its content, and the checks after it was damaged and opened.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! The crash model, shared by the tests of crashes and of bit rot: a workload, its acknowledgements, and their check.
+//! The crash model, which the tests of crashes and of bit rot share: a workload, its acknowledgements, and
+//! the check that they hold.
 //!
 //!   script ─► process run: a namespace on watched files, until it ends ─► model: what was acknowledged
 //!                 end: a power failure, or a killed process ─► the next process run checks the model

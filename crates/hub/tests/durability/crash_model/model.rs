@@ -1,4 +1,5 @@
-//! Records what was acknowledged to senders, readers and administrators, and checks that it is kept.
+//! Records the sends, reads and administrative calls that were acknowledged, and checks that they hold
+//! after a crash.
 //!
 //! An acknowledged call counts, and an event that a reader has seen. A call that was neither acknowledged nor refused may
 //! have happened or not, but not in part.

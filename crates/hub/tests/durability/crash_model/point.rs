@@ -1,4 +1,5 @@
-//! One crash: its step and variant, the state that it leaves, and the checks by the process runs after it.
+//! One simulated crash: its step and variant, the state of the files after it, and the restarts that check
+//! this state.
 
 use std::fmt;
 use std::str::FromStr;

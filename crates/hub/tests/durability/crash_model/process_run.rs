@@ -1,4 +1,5 @@
-//! One run of a process: a namespace on watched files, from its opening to a close, a kill or a power failure.
+//! One run of a simulated process: opens a namespace, runs the script, and ends by a close, a kill or a
+//! power failure.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The operations of a process run: a list from a seed, in several variants.
+//! The operations that a simulated process runs: a list from a seed, in several variants.
 
 use ephor_hub::{Durability, NamespaceConfig};
 

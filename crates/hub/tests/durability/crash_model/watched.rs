@@ -1,4 +1,5 @@
-//! Files that count the steps of one process, fail after it is killed, and let readers read right before a sync.
+//! Files that count the file operations of a simulated process, fail after it is killed, and let readers
+//! read right before a sync.
 //!
 //! They wrap [`FaultyFiles`], which is the machine: a process may be killed while the machine runs on, with everything
 //! that is not synced still in its page cache.

@@ -1,4 +1,5 @@
-//! A hub with a wall clock and a monotonic clock that the test moves. Its files survive a restart of the hub.
+//! Test helper: a hub with a wall clock and a monotonic clock that the test moves. Its files survive a
+//! restart of the hub.
 #![allow(clippy::unwrap_used, dead_code, reason = "shared by tests of which none needs all of it")]
 
 use std::sync::Arc;

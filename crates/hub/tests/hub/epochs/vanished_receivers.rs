@@ -1,4 +1,5 @@
-//! Tests of receivers that vanish without a detach: they keep their place for ten minutes.
+//! Tests of receivers that vanish without a detach: they count as receivers of the partition for ten
+//! minutes.
 
 use super::*;
 

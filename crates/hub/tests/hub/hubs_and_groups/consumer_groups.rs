@@ -1,4 +1,4 @@
-//! Tests of consumer groups: created, found without case, deleted.
+//! Tests of consumer groups: they are created, found regardless of case, and deleted.
 
 use super::*;
 

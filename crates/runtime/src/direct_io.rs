@@ -1,4 +1,5 @@
-//! Direct I/O: reads a file from the page cache and from the disk behind it, and writes past the cache.
+//! Direct I/O: reads a file from the page cache and, separately, from the disk, and writes to the disk
+//! without the page cache.
 //!
 //! A failed write leaves pages in the page cache that no later sync writes. Writing the same bytes again
 //! does not always help: ext4 keeps a block that was new when its first write failed marked as unwritten,

@@ -1,4 +1,4 @@
-//! The environment of a host: time, tasks and randomness.
+//! The environment of a host: clocks, tasks and randomness, which tests and the simulation replace.
 //!
 //! The host takes all three from its [`Environment`] and never from the operating system, so that a
 //! simulation can control them: pause one host, let another's clock drift, and replay a run from

@@ -1,5 +1,5 @@
-//! The environment of every process of Ephor: time, tasks and randomness, and the operating system
-//! that they come from.
+//! The runtime environment of every Ephor process: clocks, tasks and randomness, and calls to the operating
+//! system.
 //!
 //! | to read about | open |
 //! |---|---|

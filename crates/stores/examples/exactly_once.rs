@@ -1,4 +1,5 @@
-//! Every event counts exactly once, however often the program is killed.
+//! An example of exactly-once results: results and checkpoint are committed in one PostgreSQL transaction,
+//! however often the program is killed.
 //!
 //! A hub on this machine's disk is filled with readings of four sensors; a host writes each reading into a
 //! table of a PostgreSQL database. Results and progress are committed in the same transaction, fenced by the

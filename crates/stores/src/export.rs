@@ -1,4 +1,4 @@
-//! Writes checkpoints to a file and reads them, to copy them from one store to another.
+//! Exports checkpoints to a file and imports them, to copy them from one store to another.
 //!
 //! ```json
 //! {"ephor":1,"namespace":"contoso.servicebus.windows.net","hub":"homes","group":"$Default",

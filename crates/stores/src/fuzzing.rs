@@ -1,5 +1,5 @@
-//! Passes arbitrary input to the readers of the stores, without a database or a service, for the fuzz targets. Not
-//! for applications.
+//! Passes arbitrary input to the decoders of the stores, without a database or a service, for the fuzz
+//! targets. Not for applications.
 
 use ephor_core::ids::HostId;
 

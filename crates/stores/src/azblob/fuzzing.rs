@@ -1,4 +1,5 @@
-//! Reads arbitrary blobs, as if they were ours or those of other SDKs, for a fuzz target. Not for applications.
+//! Reads arbitrary blobs, as if Ephor or other SDKs had written them, for a fuzz target. Not for
+//! applications.
 
 use std::time::Duration;
 

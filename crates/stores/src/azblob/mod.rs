@@ -1,4 +1,4 @@
-//! A store in an Azure Storage account, in the blobs that the other SDKs' checkpoint stores use.
+//! A store in an Azure Storage account, in the same blobs that the checkpoint stores of other SDKs use.
 //!
 //! ```text
 //!   BlobStore ── session.rs: cached records, used as conditions

@@ -1,4 +1,4 @@
-//! `BlobStore`: implements `Store` by calls of the session.
+//! `BlobStore`: implements `Store` with the methods of the session.
 
 use std::fmt;
 use std::sync::Arc;

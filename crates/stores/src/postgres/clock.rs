@@ -1,4 +1,5 @@
-//! The database's clock, and the run of the server that it belongs to.
+//! The database's clock, with the start time of the server, so that times of another server are recognized
+//! after a failover.
 //!
 //! After a failover another machine keeps the time, and its clock may be minutes off. Running hosts
 //! notice that the store's time and their own advanced differently (`ephor_core::expiry`), and do not

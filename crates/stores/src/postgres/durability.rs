@@ -1,4 +1,4 @@
-//! Refuses a server that acknowledges a commit before it is on its disk.
+//! Refuses a PostgreSQL server that acknowledges a commit before it is on disk.
 //!
 //! With `synchronous_commit = off` a crash of the server loses the last commits that it acknowledged:
 //! epochs would be used twice, and checkpoints would move back. It is a setting of the session, so the

@@ -1,4 +1,4 @@
-//! Maps PostgreSQL's errors to store errors that say what happened and what to do.
+//! Maps PostgreSQL's errors to store errors with a cause and advice.
 
 use std::time::Duration;
 

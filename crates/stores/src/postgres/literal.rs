@@ -1,4 +1,4 @@
-//! Encodes values as SQL literals. Every value of every statement passes through here.
+//! Encodes values as SQL literals. Every value in a statement is encoded here.
 //!
 //! Statements use the simple protocol, with their values in the text: one round trip and no prepared
 //! statement, which a pooler could lose by choosing another connection.

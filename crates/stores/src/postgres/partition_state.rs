@@ -1,4 +1,4 @@
-//! Reads the state of a partition, by which an operation decides.
+//! Reads the state of a partition, on which an operation bases its decision.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};

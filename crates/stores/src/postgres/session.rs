@@ -1,4 +1,4 @@
-//! Runs a call: takes a connection and runs one or two statements within the time limit.
+//! Runs one store call: takes a connection and runs one or two statements within the time limit.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

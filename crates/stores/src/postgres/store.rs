@@ -1,4 +1,4 @@
-//! `PostgresStore`: implements `Store` by calls of the session.
+//! `PostgresStore`: implements `Store` with the methods of the session.
 
 use std::fmt;
 use std::sync::Arc;

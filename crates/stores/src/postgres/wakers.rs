@@ -1,4 +1,5 @@
-//! Keeps the hosts of this process that wait for a wake, and encodes notifications.
+//! Registers the hosts of this process that wait for a wake-up, and encodes the notifications that wake
+//! them.
 //!
 //! A notification carries a hash of the group and a hash of the host, or only that of the group. Hosts
 //! with equal hashes wake each other, which costs a scan.

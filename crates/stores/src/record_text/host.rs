@@ -1,4 +1,4 @@
-//! A host's record as text. The store keeps the host's id beside it.
+//! Encodes a host record as text. The store keeps the host's id in a field of its own.
 
 use std::time::Duration;
 

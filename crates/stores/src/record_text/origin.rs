@@ -1,4 +1,4 @@
-//! The origin of a group (the partitions that existed when the consumer group began) as text:
+//! Encodes the origin of a group (the partitions that existed when the consumer group began) as text:
 //! `{"partitions":[0,1,2],"log":"a1b2"}`.
 
 use ephor_core::ids::{LogId, PartitionId};

@@ -1,4 +1,4 @@
-//! The store's clock: the time since boot, plus a base that the database keeps for each boot.
+//! The store's clock: the time since boot, plus a base for each boot that is stored in the database.
 //!
 //! ```text
 //!   store time = time since boot + base        base = max(wall clock, last time stored) at the first open

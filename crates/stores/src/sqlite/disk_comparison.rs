@@ -1,4 +1,4 @@
-//! Compares a file in the page cache with the disk, and writes blocks that differ past the cache.
+//! Compares a file in the page cache with the disk, and writes differing blocks to the disk by direct I/O.
 //!
 //! A failed write can leave the disk without a block that the cache has; `direct_io.rs` of `ephor-runtime`
 //! explains why writing it again through the cache does not help.

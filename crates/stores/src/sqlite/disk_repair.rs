@@ -1,5 +1,5 @@
-//! Repairs database and log before SQLite opens them, if a failed sync has left parts of them out of
-//! the disk.
+//! Repairs the database file and its write-ahead log before SQLite opens them, if a failed sync left blocks
+//! of them unwritten.
 //!
 //! The repair writes past the page cache (`disk_comparison.rs`). A concurrent reader could see the old blocks,
 //! and a concurrent checkpoint could copy them. SQLite offers no lock against both, so this takes an

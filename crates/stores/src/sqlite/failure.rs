@@ -1,4 +1,4 @@
-//! Maps SQLite's errors to store errors that say what happened and what to do.
+//! Maps SQLite's errors to store errors with a cause and advice.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Restricts the access of other users to the files.
+//! Restricts the permissions of the database files, so that other users cannot read or write them.
 //!
 //! A new database is accessible to its user only (0600), and SQLite gives the files beside it the same
 //! mode. On an existing file, users lose access who may read and not write: they cannot run a host, but

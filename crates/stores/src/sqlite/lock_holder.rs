@@ -1,4 +1,5 @@
-//! Finds the process that holds the lock that a transaction waits for, as far as the system tells.
+//! Finds the process that holds the database lock that a transaction waits for, if the operating system
+//! reveals it.
 //!
 //! POSIX locks belong to a process and a file, and a process loses all of them when it closes any
 //! handle to that file. Therefore nothing here opens the database or its shared memory, not even to

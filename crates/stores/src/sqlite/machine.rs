@@ -1,5 +1,5 @@
-//! The machine's services that the store uses: two clocks, the ids of machine and boot, and file syncs.
-//! Tests implement [`Machine`] themselves.
+//! The interface [`Machine`] to the computer: two clocks, the ids of machine and boot, and file syncs.
+//! Tests replace it.
 
 use std::fs::File;
 use std::io;

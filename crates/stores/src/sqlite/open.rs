@@ -1,4 +1,5 @@
-//! Prepares a connection: SQLite's settings, the log, the tables, and the store's clock.
+//! Prepares a database connection: SQLite's settings, the write-ahead log, the tables, and the store's
+//! clock.
 
 use std::fs::File;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The errors of opening a file as a store. Each says what to do.
+//! The errors of opening a SQLite file as a store, each with advice.
 
 use std::path::{Path, PathBuf};
 

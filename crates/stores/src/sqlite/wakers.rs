@@ -1,4 +1,4 @@
-//! Keeps the hosts of this process that wait for a wake, and the last wake that each has seen.
+//! Registers the hosts of this process that wait for a wake-up, with the last wake-up that each has seen.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

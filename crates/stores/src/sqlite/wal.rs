@@ -1,4 +1,5 @@
-//! Writes SQLite's write-ahead log again when a store is opened.
+//! Rewrites SQLite's write-ahead log with its own bytes when a store is opened, so that blocks of an
+//! earlier failed sync reach the disk.
 //!
 //! After a failed `fdatasync` the kernel marks the pages that it could not store as clean: they can
 //! still be read, no later sync writes them, and processes that open the file afterwards get no error.

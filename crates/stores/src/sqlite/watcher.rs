@@ -1,4 +1,4 @@
-//! The thread that polls for changes by other processes.
+//! The thread that polls the database file for changes by other processes, and wakes waiting hosts.
 //!
 //! Every 50 ms it asks SQLite whether any process has committed (`PRAGMA data_version`, which reads
 //! shared memory), and only then reads which hosts of this process were woken. It starts with the first

@@ -1,5 +1,5 @@
-//! The thread that owns the connection. It runs the calls in order, one transaction each, and syncs
-//! calls that waited together with one sync.
+//! The thread that owns the database connection. It runs store calls in order, one transaction each, and
+//! syncs several waiting calls with one sync.
 
 use std::io;
 use std::time::Instant;

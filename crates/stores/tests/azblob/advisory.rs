@@ -1,4 +1,4 @@
-//! Advisory requests (account checks, deletions of dead records) do not delay callers.
+//! Tests that advisory requests (account checks, deletions of dead records) do not delay callers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Batched renewal: entries of a batch, revocations, and the deletion of batches.
+//! Tests of batched renewal: entries of a batch, revocations, and the deletion of batches.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Views find checkpoints under names in the other case with few requests, and report unreadable ones.
+//! Tests that views find checkpoints whose blob names differ only in case, with few requests, and report
+//! unreadable ones.
 
 use std::time::Duration;
 

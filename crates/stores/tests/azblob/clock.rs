@@ -1,4 +1,5 @@
-//! The ages of records are by the service's clock, even if it differs from this machine's by years.
+//! Tests that the ages of records are computed by the service's clock, even if it differs from this
+//! machine's by years.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

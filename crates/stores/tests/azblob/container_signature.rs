@@ -1,4 +1,5 @@
-//! A signature for one container (`sr=c`) is enough, though it may ask nothing about the container itself.
+//! Tests that a shared access signature for one container (`sr=c`) is enough, although it does not permit
+//! requests about the container itself.
 
 use ephor_core::store::{Renewal, Store, StoreError};
 use ephor_stores::azblob::LegacyContainer;

@@ -1,4 +1,5 @@
-//! Checks the recorded answers of several hosts for contradictions.
+//! Test helper: checks the recorded answers of several hosts for contradictions, such as two owners of one
+//! epoch.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! One damaged or missing blob affects only its own partition; tools change nothing.
+//! Tests that one damaged or missing blob affects only its own partition, and that tools do not change it.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Error pages of a gateway between host and service do not count as answers of the service.
+//! Tests that error pages of an HTTP gateway between host and service do not count as answers of the
+//! service.
 
 use ephor_core::store::{Renewal, Save, Store, StoreError};
 use ephor_stores::azblob::{BlobOptions, SharedWith};

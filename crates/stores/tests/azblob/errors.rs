@@ -1,4 +1,4 @@
-//! Errors of configuration and rights say what to do, and show no key.
+//! Tests that errors of configuration and permissions say what to do, and show no key.
 
 use std::time::Duration;
 

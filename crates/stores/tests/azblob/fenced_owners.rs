@@ -1,4 +1,4 @@
-//! A fenced owner that still has its old records in the cache changes nothing.
+//! Tests that a fenced owner with stale records in its cache cannot change leases or checkpoints.
 
 use std::time::Duration;
 

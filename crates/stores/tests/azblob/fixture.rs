@@ -1,4 +1,4 @@
-//! The group that the tests use, and their time limit.
+//! Test helper: the group that the tests use, and their time limit.
 
 #[path = "../shared/store_steps.rs"]
 mod store_steps;

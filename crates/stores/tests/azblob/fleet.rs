@@ -1,4 +1,5 @@
-//! Whole hosts on an Azure Blob store while the service fails for a while, also for longer than a lease.
+//! Tests of whole hosts on an Azure Blob store while the service fails for a while, also for longer than a
+//! lease.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

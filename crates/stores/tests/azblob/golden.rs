@@ -1,5 +1,5 @@
-//! Pins what a container holds after a fixed script: the names of blobs, their metadata and their bodies, with
-//! batched renewal (`neighbours = none`) and beside other SDKs (`neighbours = sdk`).
+//! Tests that pin the content of a container after a fixed script: blob names, metadata and bodies, with
+//! batched renewal (`neighbours = none`) and shared with other SDKs (`neighbours = sdk`).
 
 #[path = "../shared/golden.rs"]
 mod script;

@@ -1,5 +1,5 @@
-//! A process that dies between any two requests of a call leaves consistent records, and a lost answer is
-//! looked up.
+//! Tests that a process that dies between any two requests of a call leaves consistent records, and that a
+//! call whose answer was lost finds out its result.
 
 use ephor_core::lease::{ClaimCause, LeaseToken};
 use ephor_core::store::{Claim, Handoff, Renewal, Save, Seek, Store};

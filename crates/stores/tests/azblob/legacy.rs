@@ -1,4 +1,5 @@
-//! The container of an old Event Processor Host is read under real leases, and nothing is written into it.
+//! Tests that the container of a legacy Event Processor Host is read while its blobs are leased, and that
+//! no blob in it is written.
 
 use ephor_core::ids::PartitionId;
 use ephor_core::position::SequenceNumber;

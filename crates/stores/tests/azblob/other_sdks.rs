@@ -1,4 +1,4 @@
-//! Groups shared with other SDKs: they read our blobs, and we read theirs.
+//! Tests of groups shared with other SDKs: they read Ephor's blobs, and Ephor reads theirs.
 
 use ephor_core::checkpoint::Position;
 use ephor_core::ids::PartitionId;

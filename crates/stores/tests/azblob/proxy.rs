@@ -1,4 +1,5 @@
-//! A proxy between store and service that counts requests, and delays, drops or answers them by a rule.
+//! Test helper: a proxy between store and service that counts requests, and delays, drops or answers them
+//! by a rule.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

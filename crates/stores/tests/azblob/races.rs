@@ -1,5 +1,5 @@
-//! Hosts take partitions from each other over a network that loses and delays messages: their answers do not
-//! contradict each other.
+//! Tests of hosts that take partitions from each other over a network that loses and delays messages: their
+//! answers do not contradict each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Renewals while requests hang, are late or are throttled: each lease gets its own outcome in time.
+//! Tests of renewals while requests hang, are late or are throttled: each lease gets its own result in
+//! time.
 
 use std::time::Duration;
 

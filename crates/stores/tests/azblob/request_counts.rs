@@ -1,4 +1,4 @@
-//! Counts the requests that each call sends to the service.
+//! Tests that count the requests that each store call sends to the service.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The Azurite server that all tests of this binary share, and a container for each test.
+//! Test helper: the Azurite server that all tests of this binary share, and a container for each test.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! Creates shared access signatures of an account and of a container.
+//! Test helper: creates shared access signatures of an account and of a container.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

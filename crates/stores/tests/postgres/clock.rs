@@ -1,5 +1,5 @@
-//! After a failover to a server whose clock is minutes off, ages and takeover delays of the old clock are
-//! not compared.
+//! Tests of a failover to a server whose clock is minutes off: times of the old clock are not compared with
+//! the new one.
 
 use std::time::Duration;
 

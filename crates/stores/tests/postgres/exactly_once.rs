@@ -1,4 +1,5 @@
-//! The example is killed again and again: the table of results equals what was sent, to the row.
+//! Tests that kill the example `exactly_once` many times: the table of results equals the sent events, row
+//! by row.
 //!
 //! Five kills, or as many as EPHOR_EXACTLY_ONCE_KILLS says.
 

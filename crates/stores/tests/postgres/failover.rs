@@ -1,4 +1,5 @@
-//! Whole hosts while their server is killed and replaced by a standby whose clock is five minutes off.
+//! Tests of whole hosts while their PostgreSQL server is killed and replaced by a standby whose clock is
+//! five minutes off.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,5 +1,5 @@
-//! Answers that come late, or not at all, cut connections, and a server that crashes: every call ends in time,
-//! and no rule is broken.
+//! Tests of late and lost answers, cut connections, and a server that crashes: every call ends in time, and
+//! no ownership rule is broken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! A database for each test, and the group that the tests use.
+//! Test helper: a database for each test, and the group that the tests use.
 
 #![allow(dead_code, reason = "each kind of test uses its part")]
 

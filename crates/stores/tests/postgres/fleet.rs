@@ -1,5 +1,5 @@
-//! Whole hosts on a PostgreSQL store, under load. What they do is written down: every call of a processor, every
-//! close, every complaint, and by the database itself every change of a checkpoint.
+//! Test helper: whole hosts on a PostgreSQL store, under load. It records every call of a processor, every
+//! close, every error report, and, by a database trigger, every change of a checkpoint.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

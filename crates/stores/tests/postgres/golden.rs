@@ -1,5 +1,5 @@
-//! Pins what a PostgreSQL schema holds: its tables, the rows that a fixed script writes, and the notifications that
-//! hosts of other releases hear.
+//! Tests that pin the content of a PostgreSQL schema: its tables, the rows that a fixed script writes, and
+//! the notifications that hosts of other releases receive.
 
 #[path = "../shared/golden.rs"]
 mod script;

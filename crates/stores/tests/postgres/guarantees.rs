@@ -1,5 +1,5 @@
-//! Checks whole hosts after faults of their store: no event is lost or skipped, no checkpoint moves back, and
-//! only events after the last checkpoint are repeated.
+//! Test helper: checks the record of whole hosts after faults of their store. No event is lost or skipped,
+//! no checkpoint moves back, and only events after the last checkpoint are repeated.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Counts the store calls of an idle host: with many partitions as many as with few.
+//! Tests that an idle host makes as many store calls with many partitions as with few.
 //!
 //! Everything is counted from one renewal to another, so that a busy machine, where all goes slower, counts the
 //! same. `crates/host/tests/host/store_costs.rs` asks the same on virtual time.

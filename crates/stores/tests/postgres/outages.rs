@@ -1,4 +1,4 @@
-//! Whole hosts while their store is unreachable, slow or restarted.
+//! Tests of whole hosts while their store is unreachable, slow or restarted.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

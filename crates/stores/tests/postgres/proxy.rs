@@ -1,5 +1,5 @@
-//! A proxy between store and server that delays, cuts and withholds answers, and can lead to another
-//! server.
+//! Test helper: a proxy between store and server that delays, cuts and withholds answers, and can switch to
+//! another server.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Renewals and heartbeats, and views and changes of ownership, do not wait for saves: connections are
-//! reserved for them.
+//! Tests that renewals, heartbeats, views and changes of ownership do not wait for saves: database
+//! connections are reserved for them.
 
 use std::time::Duration;
 

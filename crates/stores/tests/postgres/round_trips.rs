@@ -1,4 +1,5 @@
-//! Counts the round trips of each call, and checks that a pooler can run its statements.
+//! Tests that count the round trips of each store call, and that a connection pooler can run its
+//! statements.
 
 use ephor_core::host_record::Want;
 use ephor_core::ids::PartitionId;

@@ -1,4 +1,5 @@
-//! Saves inside the user's transaction: results and position are committed together and fenced.
+//! Tests of saves inside the user's transaction: results and position are committed together, and a fenced
+//! owner's are refused.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Tables are created once, keep unknown columns, and are refused if they are newer.
+//! Tests that tables are created once, keep unknown columns, and are refused if a newer version created
+//! them.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! A connection to another machine sends no password before the server has proved its identity.
+//! Tests that a connection to another machine sends no password before the server has proved its identity.
 
 use std::sync::{Arc, Mutex};
 

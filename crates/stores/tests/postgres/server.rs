@@ -1,4 +1,4 @@
-//! The PostgreSQL server that all tests of this binary share.
+//! Test helper: the PostgreSQL server that all tests of this binary share.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,5 @@
-//! Hosts claim, renew, save, hand over and release as fast as they can during faults; checks the guarantees
-//! that must hold.
+//! Stress test: hosts claim, renew, save, hand over and release as fast as they can during faults, and the
+//! ownership rules must hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Pins stored formats: a fixed script that writes every kind of record, and the comparison of a dump with a file.
+//! Test helper that pins stored formats: a fixed script that writes every kind of record, and the
+//! comparison of a dump with a golden file.
 //!
 //! The files are in `tests/golden`. `EPHOR_WRITE_GOLDEN=1` writes them, for a change of a format that is meant.
 

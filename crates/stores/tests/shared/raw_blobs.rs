@@ -1,4 +1,5 @@
-//! Reads and writes blobs without the store, as another SDK or a person would. It signs requests itself.
+//! Test helper: reads and writes blobs without the store, as another SDK or a person would. It signs
+//! requests itself.
 
 use std::collections::BTreeMap;
 

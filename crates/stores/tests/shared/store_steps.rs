@@ -1,4 +1,5 @@
-//! Common steps of the store tests. `fixture.rs` of each test binary names the group.
+//! Test helpers that all store tests share: claim, save, seek and other calls. `fixture.rs` of each test
+//! binary names the group.
 
 #![allow(dead_code, reason = "each kind of test uses its part")]
 

@@ -1,4 +1,5 @@
-//! Encodes calls of a store and their results as plain values, so that another process can run them.
+//! Test helper: encodes store calls and their results as serializable values, so that another process can
+//! run them.
 
 use std::time::Duration;
 

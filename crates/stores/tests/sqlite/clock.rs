@@ -1,4 +1,4 @@
-//! The store's clock: it counts suspended time, does not notice when the wall clock is set, never runs
+//! Tests of the store's clock: it counts suspended time, ignores changes of the wall clock, never runs
 //! backwards, and belongs to one machine.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A database file for each test, a machine whose clocks and disk the test controls, and common steps that
-//! block until they are done.
+//! Test helper: a database file for each test, a machine whose clocks and disk the test controls, and store
+//! calls that block until they are done.
 
 #[path = "../shared/store_steps.rs"]
 mod store_steps;

@@ -1,4 +1,4 @@
-//! Pins what a SQLite file holds: its tables, and the rows that a fixed script writes.
+//! Tests that pin the content of a SQLite file: its tables, and the rows that a fixed script writes.
 
 #[path = "../shared/golden.rs"]
 mod script;

@@ -1,5 +1,6 @@
-//! Processes claim, renew, save, hand over and release at random on one file, and are killed at random moments:
-//! no epoch is used twice, no checkpoint moves back, no fenced save lands, and what was acknowledged is there.
+//! Tests of processes that claim, renew, save, hand over and release at random on one file, and are killed
+//! at random moments: no epoch is used twice, no checkpoint moves back, no fenced save is stored, and
+//! acknowledged writes are kept.
 //!
 //!   parent ─start─► children: each says what was acknowledged before its next step
 //!      ▲                │

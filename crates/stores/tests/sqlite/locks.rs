@@ -1,5 +1,5 @@
-//! Errors name the process that holds the write lock, reads continue meanwhile, and syncing the log releases
-//! no lock.
+//! Tests that errors name the process that holds the write lock, that reads continue meanwhile, and that
+//! syncing the log releases no lock.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

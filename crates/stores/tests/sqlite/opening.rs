@@ -1,4 +1,4 @@
-//! Files that cannot be a store are refused with the reason and what to do.
+//! Tests that files that cannot be a store are refused, with the reason and advice.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! Power failures after a sync that failed: what was acknowledged before and after it is there.
+//! Tests of a power failure after a failed sync: writes that were acknowledged before and after the sync
+//! are kept.
 //!
 //! The disk of these tests does what Linux does. A sync that fails leaves the pages that it should have written
 //! clean: they can be read, and no later sync writes them. A power failure leaves what syncs have written.

@@ -1,4 +1,5 @@
-//! A process that writes as fast as it can is stopped at random moments: the others go on.
+//! Tests that a process that is suspended (SIGSTOP) at random moments while it writes does not block other
+//! processes.
 //!
 //! `EPHOR_STORE_STOPS` says how often (100), `EPHOR_STORE_SEED` where the moments come from.
 

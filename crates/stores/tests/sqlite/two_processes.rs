@@ -1,4 +1,4 @@
-//! One file, two processes: calls go to this process and to another one by turns.
+//! Test helper: a store whose calls run alternately in this process and in a second one, on one file.
 //!
 //! Whoever waits (`changed`) waits here, as a host does in the process that it lives in; half of what wakes it
 //! is done by the other process.

@@ -1,5 +1,5 @@
-//! Unreadable rows are reported and hide no others, unknown columns keep their values, and old rows are
-//! deleted.
+//! Tests that unreadable rows are reported and hide no others, that unknown columns keep their values, and
+//! that old rows are deleted.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;

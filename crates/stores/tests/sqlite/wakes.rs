@@ -1,4 +1,5 @@
-//! Wakes by other processes arrive within a fraction of a second and cost almost nothing.
+//! Tests that wake-ups by other processes arrive within a fraction of a second, and that waiting costs
+//! almost no CPU time.
 
 use std::time::{Duration, Instant};
 

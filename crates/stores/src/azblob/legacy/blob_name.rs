@@ -1,4 +1,5 @@
-//! Parses the names of old hosts' lease blobs, and advises if there are none.
+//! Parses the names of lease blobs that the legacy Event Processor Host wrote, and advises if there are
+//! none.
 
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 

@@ -1,4 +1,4 @@
-//! Reads the lease blob of an old host, in the spelling of every SDK.
+//! Reads a lease blob of the legacy Event Processor Host, in the format of every SDK.
 
 use ephor_core::checkpoint::Position;
 use ephor_core::epoch::Epoch;

@@ -1,4 +1,4 @@
-//! Reads the positions in the container of an old Event Processor Host, after its hosts were stopped.
+//! Reads the checkpoints in the container of a legacy Event Processor Host, after its hosts were stopped.
 //!
 //! ```text
 //!   [PREFIX]GROUP/PARTITION    .NET, Java, JavaScript; a slash between prefix and group is a part of the prefix

@@ -1,4 +1,4 @@
-//! The records: how each kind of blob is read and written, and the cache of what this process knows.
+//! The records of a group: reads and writes each kind of blob, and caches records.
 
 pub(super) mod checkpoint;
 pub(super) mod history;

@@ -1,4 +1,5 @@
-//! Detects account settings that are unsuitable for leases, as far as the service reveals them.
+//! Warns of settings of the storage account that are unsuitable for leases, such as soft delete and blob
+//! versions.
 
 use crate::azblob::session::Session;
 

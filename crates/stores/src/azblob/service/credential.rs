@@ -1,4 +1,4 @@
-//! The credentials for a storage account. They never show a secret.
+//! The credentials for a storage account. Their `Debug` output shows no secret.
 
 use std::fmt;
 use std::sync::Arc;

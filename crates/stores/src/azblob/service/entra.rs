@@ -1,4 +1,5 @@
-//! Finds the Entra ID credential of this process.
+//! Finds the Entra ID credential of this process: an application secret, a workload identity, a managed
+//! identity, or the signed-in user.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Maps the service's errors to store errors that say what happened and what to do. They show no secret.
+//! Maps the service's errors to store errors with a cause and advice. They contain no secret.
 
 use std::error::Error as _;
 use std::time::Duration;

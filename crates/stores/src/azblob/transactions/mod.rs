@@ -1,4 +1,5 @@
-//! The transactions: read the state of a partition, decide by `ephor_core::record`, and write with conditions.
+//! The store's operations: each reads the state of a partition, decides by `ephor_core::record`, and writes
+//! with conditions (ETags).
 
 pub(super) mod fence_repairs;
 pub(super) mod fencing;

@@ -1,5 +1,5 @@
-//! Converts columns to values and back. An unreadable value is described in words, so that one bad row
-//! does not hide the others.
+//! Converts columns to values and back. An unreadable value becomes an error text, so that one bad row does
+//! not hide the others.
 
 use std::str::FromStr;
 

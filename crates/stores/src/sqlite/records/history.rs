@@ -1,4 +1,4 @@
-//! Reads and writes the history: the last changes of ownership.
+//! Reads and writes the ownership history: the last changes of owner of each partition.
 
 use ephor_core::history::OwnershipChange;
 use ephor_core::ids::{HostId, PartitionId};

@@ -1,4 +1,4 @@
-//! Reads and writes the rows of one group within one transaction. It decides no rule of ownership.
+//! Reads and writes the rows of one group within one transaction. It contains no ownership rules.
 
 mod checkpoints;
 mod column;

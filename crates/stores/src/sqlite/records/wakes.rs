@@ -1,4 +1,5 @@
-//! Writes wakes: one counter numbers the wakes of the whole file, and each host has the number of its last.
+//! Reads and writes wake-ups: one counter numbers the wake-ups of the whole file, and each host has the
+//! number of its last one.
 
 use ephor_core::ids::{GroupId, HostId};
 use rusqlite::{Connection, OptionalExtension, params};

@@ -1,4 +1,5 @@
-//! The formula of KEDA's scaler for Event Hubs, implemented from its description (`checkpointStrategy: blobMetadata`).
+//! Test helper: the formula of KEDA's scaler for Event Hubs, implemented from its description
+//! (`checkpointStrategy: blobMetadata`).
 //!
 //! It reads one blob for each partition and the partition's properties from `$management`, and knows nothing else.
 

@@ -1,5 +1,5 @@
-//! An autoscaler beside the fleet: KEDA's formula on our blobs and the hub's `$management` gives the true backlog,
-//! before the first event, while hosts run, and when they are stopped.
+//! Tests of the autoscaler KEDA: its formula on Ephor's checkpoint blobs and the hub's `$management` gives
+//! the true backlog, before the first event, while hosts run, and when they are stopped.
 
 mod fixture;
 mod formula;

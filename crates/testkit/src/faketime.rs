@@ -1,4 +1,4 @@
-//! The environment variables with which libfaketime runs a process on another clock.
+//! Sets the environment variables with which libfaketime runs a process on another clock.
 
 #![allow(clippy::unwrap_used, reason = "a test whose server does not start fails by a panic")]
 

@@ -1,4 +1,5 @@
-//! Conformance suites: the promises that every store, every source and every producer must keep, run in one line.
+//! Conformance suites: the properties that every store, every source and every producer must have. One
+//! macro call runs a suite.
 
 pub mod producer;
 pub mod source;

@@ -1,4 +1,4 @@
-//! A user's processor and a user's store in fleets under faults: the simulation finds their bugs.
+//! Tests that the simulation finds bugs in a user's own processor and in a user's own store.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -1,4 +1,4 @@
-//! A user's table, into which events are written.
+//! Test helper: a table in memory, into which a user's processor writes events.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

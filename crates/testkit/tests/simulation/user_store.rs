@@ -1,4 +1,5 @@
-//! A user's store in memory. Without fencing it accepts saves from anybody, owner or not.
+//! Test helper: a user's own store in memory. With fencing off it accepts saves from hosts that are not the
+//! owner.
 
 use ephor::memory::MemoryStore;
 use ephor::{GroupId, Lease, Store};

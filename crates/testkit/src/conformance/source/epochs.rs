@@ -1,4 +1,4 @@
-//! Properties of epochs: concurrent receivers, disconnections, and their messages.
+//! Conformance tests of epochs: concurrent receivers, disconnections, and their messages.
 
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};

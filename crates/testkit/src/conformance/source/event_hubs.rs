@@ -1,5 +1,5 @@
-//! Properties that Event Hubs adds besides its epochs: the partition of a key, consumer groups that
-//! must exist, and the fields of a message.
+//! Conformance tests of rules that Event Hubs adds besides epochs: the partition of a key, consumer groups
+//! that must exist, and the fields of a message.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Properties of gaps: numbers without an event, as damage or a compaction leaves them. Only for
-//! fixtures that can lose events.
+//! Conformance tests of gaps: sequence numbers without an event, as damage or compaction leaves them. Only
+//! for fixtures that can lose events.
 
 use ephor_core::event::Event;
 use ephor_core::position::{SequenceNumber, StartPosition};

@@ -1,4 +1,4 @@
-//! Properties of start positions.
+//! Conformance tests of start positions.
 
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::source::{OpenError, OpenRequest};

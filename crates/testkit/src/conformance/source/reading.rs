@@ -1,4 +1,4 @@
-//! Properties of reading: all events arrive, in order, unchanged, and none is lost.
+//! Conformance tests of reading: all events arrive, in order and unchanged.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Properties of retention, when the oldest events are gone. Only for fixtures that can delete them.
+//! Conformance tests of retention: the oldest events are deleted. Only for fixtures that can delete them.
 
 use ephor_core::position::{SequenceNumber, StartPosition};
 

@@ -1,4 +1,4 @@
-//! Properties of checkpoints: they never move back, and an earlier owner cannot write them.
+//! Conformance tests of checkpoints: they never move back, and a former owner cannot write them.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

@@ -1,4 +1,4 @@
-//! Properties of claims: races, epochs, and the time that a new owner must wait.
+//! Conformance tests of claims: races, epochs, and the time that a new owner must wait.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

@@ -1,4 +1,4 @@
-//! Properties of groups: views, the origin of a group, and isolation between groups.
+//! Conformance tests of groups: views, the origin of a group, and isolation between groups.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

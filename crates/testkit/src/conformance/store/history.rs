@@ -1,5 +1,5 @@
-//! Properties of the history of ownership: it has every change of owner with its reason, the newest
-//! first, and nothing that was refused.
+//! Conformance tests of the ownership history: it has every change of owner with its reason, the newest
+//! first, and no refused change.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

@@ -1,4 +1,4 @@
-//! Properties of host records and desired states.
+//! Conformance tests of host records and desired states.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

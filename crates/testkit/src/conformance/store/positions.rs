@@ -1,4 +1,4 @@
-//! Properties of positions: each is read back as it was written.
+//! Conformance tests of positions: each is read back as it was written.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

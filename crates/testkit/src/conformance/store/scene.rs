@@ -1,4 +1,5 @@
-//! A store, a group of its own, and the steps with which most properties begin.
+//! Test helper of the store suite: a store with a group of its own, and the store calls with which most
+//! tests begin.
 
 use std::sync::Arc;
 use std::time::Duration;

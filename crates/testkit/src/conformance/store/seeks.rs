@@ -1,4 +1,4 @@
-//! Properties of seeks: an operator moves the position, and the owner must notice.
+//! Conformance tests of seeks: an operator moves the position, and the owner must notice.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

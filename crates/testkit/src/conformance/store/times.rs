@@ -1,4 +1,4 @@
-//! Properties of times: all dates and ages come from the store's own clock.
+//! Conformance tests of times: all dates and ages come from the store's own clock.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

@@ -1,4 +1,4 @@
-//! Properties of tokens: the rights of an owner, and that nobody else has them.
+//! Conformance tests of lease tokens: the operations that they permit to the owner, and to nobody else.
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 

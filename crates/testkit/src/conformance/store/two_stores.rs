@@ -1,4 +1,4 @@
-//! Two store clients as one store: simulates a fleet in two processes.
+//! Test helper: two store clients that alternate as one store, to simulate a fleet in two processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! Properties of wake-ups: the hosts that are notified of a change.
+//! Conformance tests of wake-ups: the hosts that are notified of a change.
 //!
 //! A wake-up is a hint, and a store may send one too many. So each property first waits until all
 //! is quiet, and that no other host is woken is checked only for direct effects of the step.

@@ -1,4 +1,5 @@
-//! `$cbs`, claims-based security: a client puts a token for an audience, which then authorizes it there.
+//! `$cbs`, claims-based security: a client puts a token for an audience, which authorizes the client for
+//! that audience.
 //!
 //! The success status is 202, `Accepted`: one SDK accepts no other.
 

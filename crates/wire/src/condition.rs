@@ -1,4 +1,4 @@
-//! Error conditions of the service, their texts, and what a client does about them.
+//! Error conditions of Event Hubs, their texts, and the client's reaction to each.
 //!
 //! A condition is a symbol by which SDKs decide whether to retry. Some also read the text, so the texts are
 //! the service's, to the letter ([`error_texts`]).

@@ -1,4 +1,4 @@
-//! Request–response messages of `$cbs` and `$management`.
+//! Encodes and decodes the request and response messages of `$cbs` and `$management`.
 //!
 //! | | properties | application-properties | body |
 //! |---|---|---|---|

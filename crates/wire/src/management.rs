@@ -1,4 +1,4 @@
-//! `$management`: describes a hub and its partitions.
+//! `$management`: the requests and answers that describe a hub and its partitions.
 //!
 //! The body of a response is a map with exact types: SDKs refuse an int for a long and a list for an array. A
 //! partition that never had an event is described with the service's own values ([`NEVER`], `-1`): it begins at

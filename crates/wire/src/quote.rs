@@ -1,4 +1,4 @@
-//! Shortens a peer's text before an error repeats it.
+//! Shortens text of a peer, and removes control characters, before it is repeated in an error or a log.
 
 /// The maximum number of characters: the longest names of a host, a hub and a group fit.
 const MAX_CHARACTERS: usize = 600;

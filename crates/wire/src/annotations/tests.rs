@@ -1,4 +1,4 @@
-//! Annotations of delivered events, byte for byte, and how a client reads them.
+//! Tests of the annotations of delivered events, byte for byte, and of the client that reads them.
 
 use bytes::Bytes;
 use ephor_core::event::Value;

@@ -1,4 +1,4 @@
-//! Batches are packed and split without losing a byte.
+//! Tests that batches are packed and unpacked without losing a byte.
 
 use bytes::Bytes;
 use ephor_core::event::NewEvent;

@@ -1,4 +1,4 @@
-//! Reads the current reader of a partition, and its epoch, from the error text of a hub.
+//! Parses the error text of a hub for the name and epoch of the current reader of a partition.
 //!
 //! ```text
 //!   New receiver 'NAME' with higher epoch of 'EPOCH' is created hence current receiver 'OURS' with epoch …

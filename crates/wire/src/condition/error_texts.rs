@@ -1,4 +1,4 @@
-//! The error texts of the service, to the letter where they are known.
+//! The error texts of Azure Event Hubs, word for word where they are known.
 //!
 //! The texts about receivers that displace one another are with those rules, in
 //! [`ephor_core::receivers::error_texts`].

@@ -1,4 +1,4 @@
-//! Maps the errors of a source to refusals on the wire, and refusals back to errors.
+//! Maps the errors of a source to AMQP error conditions, and conditions back to errors.
 
 use ephor_core::source::{OpenError, ReceiveError, SourceError};
 

@@ -1,4 +1,4 @@
-//! Every condition has its symbol, its class and the text of the service.
+//! Tests that every error condition has its symbol, its class and the text of the service.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;

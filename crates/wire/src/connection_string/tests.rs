@@ -1,4 +1,4 @@
-//! All forms of connection strings in use are parsed, and no secret is shown.
+//! Tests that all common forms of connection strings are parsed, and that no secret is shown.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Iterates over the sections of a request. Unlike an event it may have no body, and the order does not
-//! matter.
+//! Iterates over the sections of a request message, which may have no body and any order of sections,
+//! unlike an event.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Requests and responses, as each SDK writes and reads them.
+//! Tests of requests and responses, as each SDK writes and reads them.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! The ids of all partitions as an array of strings: the Rust, Java and Go SDKs refuse a list.
+//! Encodes the ids of all partitions as an AMQP array of strings: the Rust, Java and Go SDKs do not accept
+//! a list.
 //!
 //! ```text
 //! array8 size count string8  length id  length id  …

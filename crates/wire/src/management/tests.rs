@@ -1,5 +1,5 @@
-//! Tests of the answers of `$management` (the runtime properties of hubs and partitions): they have exactly the
-//! types that the SDKs insist on.
+//! Tests that the answers of `$management` (the runtime properties of hubs and partitions) have exactly the
+//! types that the SDKs require.
 
 use proptest::prelude::*;
 

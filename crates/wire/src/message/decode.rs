@@ -1,4 +1,4 @@
-//! Decodes a message into the body and properties of an event.
+//! Decodes an AMQP message into the body and properties of an event.
 
 use std::sync::Arc;
 

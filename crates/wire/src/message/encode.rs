@@ -1,4 +1,4 @@
-//! Encodes an event as a message.
+//! Encodes an event as an AMQP message.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Property names that have a fixed field in a message.
+//! The names of event properties that are stored in a standard field of an AMQP message.
 
 /// The fields of the properties section, in their order there (AMQP 1.0, part 3, section 3.2.4).
 pub const FIELDS: [&str; 13] = [

@@ -1,4 +1,4 @@
-//! Verifies tokens against the keys of a namespace and its hubs.
+//! Verifies shared access signatures against the keys of a namespace and its hubs (a key ring).
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The scope of a token: everything at and below a URI.
+//! The scope of a token: a URI and all URIs below it.
 
 use crate::address::{self, Address, InvalidAddress, same_name};
 

@@ -1,5 +1,5 @@
-//! Tests of shared access signatures (SAS tokens): those of the SDKs are verified, and grant exactly what their
-//! key and their scope permit.
+//! Tests that shared access signatures (SAS tokens) of the SDKs are verified, and grant exactly the rights
+//! of their key and their scope.
 
 use ephor_core::ids::HubName;
 use proptest::prelude::*;

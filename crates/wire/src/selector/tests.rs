@@ -1,4 +1,4 @@
-//! Selectors of every SDK are parsed, and texts that only resemble one are refused.
+//! Tests that the selector filters of every SDK are parsed, and that similar texts are refused.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Messages, byte for byte: written from events, and read as other SDKs write them.
+//! Tests of the encoding of messages, byte for byte: as Ephor writes them, and as other SDKs do.
 
 use bytes::Bytes;
 use ephor_core::event::{NewEvent, Properties, Value};

@@ -1,4 +1,4 @@
-//! Truncated, changed and invented messages give an error or another event, never a panic.
+//! Tests that truncated, changed and invented messages are decoded or refused, without a panic.
 
 use bytes::Bytes;
 use ephor_amqp::Sections;

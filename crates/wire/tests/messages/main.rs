@@ -1,4 +1,4 @@
-//! Tests of messages of Event Hubs as bytes. One program, so that it is built once.
+//! Tests of the encoding of Event Hubs messages. One program, so that it is built once.
 
 mod common;
 mod golden;

@@ -1,4 +1,4 @@
-//! An event that is encoded and decoded is the same event.
+//! Tests that an event that is encoded and decoded again is the same event.
 
 use bytes::Bytes;
 use ephor_amqp::validate::validate;

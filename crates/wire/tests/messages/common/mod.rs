@@ -1,4 +1,4 @@
-//! Generates events of every kind that can be sent.
+//! Test helper: generates events of every kind that can be sent.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-// The demo as a process: started in a folder of its own, ended as a person would, or killed.
+// Test helper: runs `ephor demo` as a process in a folder of its own, and stops it with Ctrl-C or kills it.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";

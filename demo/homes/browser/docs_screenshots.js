@@ -1,5 +1,6 @@
-// Takes the screenshots of docs/pictures: node docs_screenshots.js FOLDER. All of 100,000 homes, but the home itself: it
-// needs a day to be worth a look, so it stands in a small city whose time runs fast.
+// Takes the screenshots in docs/pictures: node docs_screenshots.js FOLDER. All show a city of 100,000 homes
+// except the page of one home: that needs a day of data, so it comes from a small city whose time runs
+// fast.
 
 import { mkdir } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,4 +1,4 @@
-// What the page says when the demo is gone, and that it goes on by itself when there is one again.
+// Browser tests of the page after the demo has ended: it says so, and updates again when a new demo starts.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -1,4 +1,4 @@
-// Opens the browser and pages whose every error is noted, and reads what stands on a page.
+// Test helpers: open the browser and pages, record every error of a page, and read the text on it.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,4 +1,5 @@
-// The scenes of the story, one after the other on one demo: what a person clicks, and what the page then says.
+// Browser tests of the demo's page in the order of a user's visit: buttons that kill, pause and add hosts,
+// and the texts that follow.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";

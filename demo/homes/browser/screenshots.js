@@ -1,4 +1,4 @@
-// Takes screenshots, and keeps them in one folder.
+// Test helper: takes screenshots, and stores them in one folder.
 
 import { mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-//! The folder of a demo: created again with every start, and locked while the demo runs.
+//! The data folder of a demo: created again at every start, and locked while the demo runs.
 
 use std::fs::{self, File, TryLockError};
 use std::io;

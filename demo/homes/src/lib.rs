@@ -1,4 +1,4 @@
-//! The home-security company: 100,000 homes, end to end.
+//! The demo: a home-security company with 100,000 homes, from the sensors to a web page.
 //!
 //! ```text
 //! CITY (sensors) ─AMQP─► HUB (16 partitions) ─AMQP─► 5 HOSTS ─► RESULTS (objects) ─► VIEW ─► PAGE

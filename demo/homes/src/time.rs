@@ -1,4 +1,4 @@
-//! The city's time: it starts with ours and may run faster.
+//! The city's simulated time: starts at the real time, and may run faster.
 
 use std::time::Duration;
 

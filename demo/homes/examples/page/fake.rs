@@ -1,4 +1,5 @@
-//! A fake source for the page: plausible numbers that change, and hosts that obey. For the example and the tests of the page.
+//! A fake data source for the page: plausible numbers that change, and hosts that react to actions. For the
+//! example and the tests of the page.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

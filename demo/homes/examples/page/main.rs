@@ -1,4 +1,5 @@
-//! Serves the page with made-up data: `cargo run -p ephor-homes --example page [PORT]`, then open what it prints.
+//! Serves the demo's page with made-up data: `cargo run -p ephor-homes --example page [PORT]`, then open
+//! the printed address.
 #![allow(clippy::disallowed_methods, reason = "an ordinary program asks for the time as it likes")]
 #![allow(clippy::print_stdout, reason = "it says where the page is")]
 

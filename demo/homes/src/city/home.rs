@@ -1,4 +1,5 @@
-//! The people and rooms of a home: when they get up, leave, come back and sleep, and the readings that follow.
+//! Simulates the people and rooms of one home: when people get up, leave, return and sleep, and the sensor
+//! readings that result.
 
 use std::ops::Range;
 

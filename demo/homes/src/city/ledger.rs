@@ -1,4 +1,5 @@
-//! The ledger of sent readings, for the audit: for each home the number of different readings, and the sum of their hashes.
+//! Records the sent readings for the audit: for each home the number of different readings, and the sum of
+//! their hashes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

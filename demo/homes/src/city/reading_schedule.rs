@@ -1,4 +1,5 @@
-//! The schedule of readings: every sensor sends once a minute of the city, at its own moment, so that the load is even.
+//! The schedule of readings: every sensor sends once per minute of city time, each at its own offset within
+//! the minute, so that the load is even.
 
 use std::collections::BTreeMap;
 

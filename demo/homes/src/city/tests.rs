@@ -1,4 +1,5 @@
-//! Tests of the city: deterministic by seed, even load, people that sleep at night, and the rates of rare events.
+//! Tests of the simulated city: deterministic by seed, even load, people that sleep at night, and the rates
+//! of rare events.
 
 use std::collections::BTreeMap;
 

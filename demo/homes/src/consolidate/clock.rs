@@ -1,4 +1,5 @@
-//! The time of a partition, computed from its readings. Sensors may have wrong clocks, so no single one decides.
+//! The time of a partition, computed from its readings. Sensors may have wrong clocks, so no single sensor
+//! decides.
 //!
 //! The clock follows any reading that is at most two minutes ahead of it. Further it moves, ahead or back, only when most of the
 //! [`VOICES`] sensors heard last agree: after hours without events, or when the first reading of all had a wrong clock.

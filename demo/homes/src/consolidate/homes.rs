@@ -1,4 +1,4 @@
-//! Group `consolidate`: the state of each home of a partition.
+//! The consolidation for the consumer group `consolidate`: the state of each home of a partition.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Measures the size of states and updates, and the time for a reading: 6,250 homes are a partition's share of 100,000.
+//! Measures the size of states and updates, and the time per reading, for 6,250 homes: one partition's
+//! share of 100,000.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Consolidates readings into the state of each home, and into alarms. Pure functions of the log.
+//! Consolidates sensor readings into the state of each home, and into alarms. Pure functions of the events.
 //!
 //! ```text
 //! event (sequence, reading) ─fold─► Homes | OpenAlarms ─take_update─► small update ─apply─► the same state elsewhere

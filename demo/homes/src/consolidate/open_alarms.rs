@@ -1,4 +1,5 @@
-//! Group `alarms`: the open alarms, each reported once when it opens and once when it is over.
+//! The consolidation for the consumer group `alarms`: the open alarms, each reported once when it opens and
+//! once when it is over.
 //!
 //! The state has alarms, not homes: for every alarm the number of the reading that opened or ended it. That is enough to
 //! recognise repeats, so updates are few: one when an alarm changes, and one every few minutes for the clock. An owner without

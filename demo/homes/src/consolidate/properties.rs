@@ -1,5 +1,5 @@
-//! Property tests of every consolidation: folding, applying updates and reading a snapshot give the same state; replays and repeats
-//! change only their counts.
+//! Property tests of every consolidation: processing readings, applying updates and reading a snapshot give
+//! the same state; replayed and repeated readings change only their counts.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! Tests of scenarios in a home: readings, and the alarms and states that follow.
+//! Tests of scenarios in a home: sensor readings, and the alarms and states that result.
 
 use super::{AlarmKind, Consolidation, Homes, OpenAlarms, SILENCE, Today};
 use crate::reading::{Reading, Sensor};

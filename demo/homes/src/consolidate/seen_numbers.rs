@@ -1,4 +1,5 @@
-//! The counted numbers of a sensor, to detect repeats: the highest, and the missing ones of the last 64.
+//! Detects repeated readings of a sensor: keeps the highest number that was counted, and the missing ones
+//! of the last 64.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The day of a home: four bits for each minute, and their encoding.
+//! The current day of a home: four bits for each minute, and their encoding.
 
 use serde::{Deserialize, Serialize};
 

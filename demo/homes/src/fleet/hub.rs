@@ -1,4 +1,4 @@
-//! The process of the hub: `ephor dev`, which can be restarted at any time.
+//! The hub process of the demo: `ephor dev`, which can be restarted at any time.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Measures the CPU time and memory of all processes.
+//! Measures the CPU time and memory of all processes of the demo.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A process of the demo: started, watched, signalled, and ended with its parent.
+//! One child process of the demo: started, monitored, signalled, and ended with its parent.
 
 use std::fs::OpenOptions;
 use std::io;

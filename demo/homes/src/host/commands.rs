@@ -1,4 +1,4 @@
-//! Reads commands from standard input, one a line, and handles signals.
+//! Reads commands of the demo from standard input, one per line, and handles signals.
 //!
 //! | command | meaning |
 //! |---|---|

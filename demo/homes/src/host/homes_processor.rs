@@ -1,4 +1,4 @@
-//! The event processor of the demo: folds the events of a partition into its state, and writes the changes.
+//! The event processor of the demo: applies the events of a partition to its state, and writes the changes.
 
 use std::time::{Duration, Instant};
 

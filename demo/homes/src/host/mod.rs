@@ -1,4 +1,5 @@
-//! The program that reads the hub: start reading here.
+//! The host program of the demo, which reads the hub and writes the results. Readers of the code should
+//! begin here.
 //!
 //! Any number of hosts run at a time, on any number of machines. Hosts that share a store share the partitions: each partition
 //! has one owner, which continues where the last one stopped. You write a processor, here [`HomesProcessor`]; you choose the

@@ -1,4 +1,5 @@
-//! Tests with hosts that are killed, stopped and added while events arrive: at the end the results match the events.
+//! Tests with hosts that are killed, stopped and added while events arrive: in the end the results match
+//! the events.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The files of the page, part of the program.
+//! The style sheet, scripts and other static files of the web page, embedded in the program.
 
 use axum::extract::Path;
 use axum::http::{StatusCode, header};

@@ -1,4 +1,4 @@
-//! Reads the actions that a browser requests, as JSON: `{"action":"kill_host","host":"host-3"}`.
+//! Parses the actions that a browser requests, as JSON: `{"action":"kill_host","host":"host-3"}`.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Checks requests: only pages of our own may ask, by a name of this machine.
+//! Checks the `Host` and `Origin` headers of requests, so that only pages of this server can send them.
 //!
 //! A foreign web page in the same browser can send requests to loopback, and can give its own name the address
 //! 127.0.0.1. The first shows in `Origin`, the second in `Host`.

@@ -1,4 +1,4 @@
-//! One home: its rooms and sensors, its day, its alarms.
+//! The page of one home: its rooms and sensors, its day, and its alarms.
 
 use std::fmt::Write as _;
 

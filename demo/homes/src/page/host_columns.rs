@@ -1,4 +1,5 @@
-//! The board of the operator's page: a column for each host, with its partitions in each group, and its actions.
+//! Renders the hosts on the operator's page: a column for each host, with its partitions in each group, and
+//! its actions.
 
 use maud::{Markup, html};
 

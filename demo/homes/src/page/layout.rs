@@ -1,4 +1,4 @@
-//! The layout of all pages: head, navigation, state of the stream; and the pages for "not found".
+//! The layout of all pages: head, navigation, connection state; and the pages for "not found".
 
 use maud::{DOCTYPE, Markup, html};
 

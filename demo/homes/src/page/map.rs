@@ -1,4 +1,5 @@
-//! The plan of the city: a block for each neighbourhood, streets, and a river. It is drawn once and never changes.
+//! Draws the map of the city: a block for each neighbourhood, streets, and a river. It never changes while
+//! the demo runs.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The page: the city, a home, and the operator's view, live.
+//! The web page of the demo: live pages of the city, of each home, and for the operator.
 //!
 //! The server says what is to be shown (`shown`), in words; the same goes into the first paint and, twice a
 //! second, to the browser, which only puts text in its place. So the words are written once, here.

@@ -1,4 +1,4 @@
-//! The routes: pages, their JSON, and actions.
+//! The HTTP routes: pages, their data as JSON, and actions.
 
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State as Shared};

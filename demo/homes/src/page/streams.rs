@@ -1,4 +1,5 @@
-//! Server-sent events: the content of a page, twice a second if it has changed, and a last event at the end.
+//! Server-sent events: sends the content of a page twice a second if it has changed, and a last event at
+//! the end.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The storage account of the results: its connection string, checked before it is used.
+//! The storage account for results: its connection string, checked before use.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The encoding of an object: magic bytes, version, content, checksum.
+//! Encodes a stored object: magic bytes, version, content, checksum.
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! An update and a snapshot, as they are stored in the log.
+//! The updates and snapshots of results, as they are stored in a log.
 
 use serde::{Deserialize, Serialize};
 

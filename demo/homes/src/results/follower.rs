@@ -1,4 +1,4 @@
-//! Follows a log: reads the updates that were appended since the last call.
+//! Follows a log of results: reads the updates that were appended since the last call.
 
 use super::entry::Entry;
 use super::load::load;

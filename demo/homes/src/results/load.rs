@@ -1,4 +1,4 @@
-//! Loads the newest state of a log.
+//! Loads the newest state from a log of results: the last snapshot, and the updates after it.
 
 use super::log::{Log, LogError};
 use crate::consolidate::Consolidation;

@@ -1,4 +1,4 @@
-//! The objects of one log: create-only, found by their numbers.
+//! One log of results: numbered objects that are created once and never changed.
 
 use bytes::Bytes;
 use ephor::PartitionId;

@@ -1,4 +1,5 @@
-//! Stores the results: a log of create-only objects for each kind and partition.
+//! Stores the results of the demo: for each kind and partition a log of objects that are created once and
+//! never changed.
 //!
 //! ```text
 //! homes/03/updates/000000000121     what changed, who wrote it, and which events it covers: one object

@@ -1,4 +1,4 @@
-//! The storage of results: a folder, or a container of Azure Blob Storage.
+//! The storage of results: a folder, or a container in Azure Blob Storage.
 
 use std::fmt;
 use std::sync::{Arc, Once};

@@ -1,4 +1,4 @@
-//! Writes the results of one partition: folds events, and flushes the changes to its log.
+//! Writes the results of one partition: applies events to the state, and appends the changes to the log.
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Measures the latency from a sensor's push to the page: samples of the last minute.
+//! Measures the latency from the sending of a reading to the page: samples of the last minute.
 
 use std::collections::VecDeque;
 use std::time::Duration;

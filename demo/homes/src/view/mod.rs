@@ -1,4 +1,4 @@
-//! The data of the page, read from the results; and the audit.
+//! The data that the page shows, read from the stored results; and the audit.
 //!
 //! A task for each log follows it ([`follow`](View::follow)). Nothing here asks a host: what the page shows is what was written.
 

@@ -1,4 +1,4 @@
-//! The data of the page: plain structs.
+//! The data types that the page shows: plain structs.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Tests of results in Azure Blob Storage, against the emulator Azurite, started here.
+//! Tests of results in Azure Blob Storage, on the emulator Azurite, which the tests start.
 
 use std::time::Duration;
 

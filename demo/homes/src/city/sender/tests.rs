@@ -1,4 +1,5 @@
-//! Tests that the stored readings are those of the ledger, whatever the hub does.
+//! Tests that the hub stores exactly the readings that the sender has recorded, whatever faults the hub
+//! has.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

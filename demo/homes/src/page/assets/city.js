@@ -1,4 +1,5 @@
-// The city's page: the plan says what is under the pointer, and arrow keys go from block to block.
+// The page of the city: the map shows the data of the block under the pointer, and arrow keys move from
+// block to block.
 
 import "./shared.js";
 

@@ -1,4 +1,4 @@
-// A home's page: reads the minute of the day under the pointer.
+// The page of one home: shows the data of the minute under the pointer.
 
 import "./shared.js";
 

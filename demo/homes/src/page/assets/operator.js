@@ -1,4 +1,4 @@
-// The operator's page: buttons ask the server, and say what it answered.
+// The operator's page: buttons send actions to the server, and show its answer.
 
 import "./shared.js";
 

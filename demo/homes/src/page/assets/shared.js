@@ -1,4 +1,5 @@
-// What all pages do: listen to the stream, and put what it says in its place. Only ever as text.
+// Code that all pages share: receives server-sent events, and puts their values into the elements of the
+// page, only as text.
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 

@@ -1,4 +1,4 @@
-//! A faulty object store: slow, failing, losing its answers, and repeating requests.
+//! Test helper: a faulty object store that is slow, fails, loses answers, and repeats requests.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Tests of results in a folder.
+//! Tests of results that are stored in a folder.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A state that shows every mistake: wrong order, repetition and omission change it.
+//! Test helper: a state that differs if events are applied in the wrong order, twice, or not at all.
 
 use serde::{Deserialize, Serialize};
 

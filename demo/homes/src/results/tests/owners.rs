@@ -1,4 +1,5 @@
-//! Tests with owners that start, stop, pause and die, on storage that fails: one history, and the right state.
+//! Tests with owners that start, stop, pause and die, on storage that fails: one history, and the correct
+//! state.
 
 use std::cell::Cell;
 use std::future::Future;

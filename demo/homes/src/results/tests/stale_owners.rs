@@ -1,4 +1,4 @@
-//! Tests of owners that were paused for long, and of damaged objects.
+//! Tests of owners that were paused for a long time, and of damaged objects.
 
 use object_store::memory::InMemory;
 use object_store::path::Path;

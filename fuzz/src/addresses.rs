@@ -1,4 +1,4 @@
-//! Fuzzes addresses, and the scopes of tokens.
+//! Fuzzes AMQP addresses, and the scopes of tokens.
 
 use ephor_wire::address::{Address, MAX_ADDRESS_LENGTH};
 use ephor_wire::sas::Scope;

@@ -1,4 +1,4 @@
-//! Fuzzes batches, which are taken apart without decoding their events.
+//! Fuzzes batch messages, which are split into events without decoding the events.
 
 use bytes::Bytes;
 use ephor_amqp::{Malformed, Reader, Sections};

@@ -1,4 +1,4 @@
-//! Fuzzes the record of a hub, `hub.json`, as it may be found on a disk.
+//! Fuzzes `hub.json`, the stored description of a hub: arbitrary content is read or refused.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The stored inputs: files in `corpus/`, one folder per target.
+//! The corpus of stored inputs: files in `corpus/`, one folder per target.
 //!
 //! Files called `seed-…` are written by the tests; the others were found because they reach code that no
 //! other does.

@@ -1,5 +1,5 @@
-//! Fuzzes the hub's error texts about the current reader of a partition: that reader chose the name in them,
-//! and its epoch.
+//! Fuzzes the hub's error texts about the current reader of a partition, which contain a name and an epoch
+//! that this reader chose.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostName, PartitionId};

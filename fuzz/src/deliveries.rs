@@ -1,4 +1,5 @@
-//! Fuzzes the way from a stored message to a delivered one, and to the event that a client reads.
+//! Fuzzes the delivery of stored messages: the conversion of a stored message to a delivered one, and to
+//! the event that a client reads.
 
 use bytes::Bytes;
 use ephor_amqp::Sections;

@@ -1,5 +1,5 @@
-//! Fuzzes exports of checkpoints, which a person may have edited, and the texts of all records that stores
-//! keep as text.
+//! Fuzzes exported files of checkpoints, which a person may have edited, and all records that stores keep
+//! as text.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::epoch::Epoch;

@@ -1,4 +1,4 @@
-//! Fuzzes sequences of frames, as they come from a socket, and their bodies.
+//! Fuzzes sequences of AMQP frames, as they come from a socket, and their bodies.
 
 use ephor_amqp::frame::{BadFrame, FrameHeader, HEADER_SIZE, Protocol, TYPE_SASL};
 use ephor_amqp::performative::{Performative, Sasl};

@@ -1,4 +1,4 @@
-//! Fuzz targets: for any input bytes, the stated properties hold.
+//! Fuzz targets: for any input bytes, the properties that each target states must hold.
 //!
 //! A target is a function of bytes that panics when a property is violated. It is run in three ways:
 //!

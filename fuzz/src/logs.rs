@@ -1,4 +1,4 @@
-//! Fuzzes the data folder of a hub: any bytes are opened, read, written to and opened again.
+//! Fuzzes the data folder of a hub: arbitrary files are opened, read, written to and opened again.
 //!
 //! An input is a list of writes into the files of one hub: the file, the position, and the bytes. The highest
 //! bit of the first byte repairs the checksums of that file, so that mutations reach the code after the

@@ -1,4 +1,4 @@
-//! `ephor-fuzz`: runs random and mutated inputs, over all targets in turn or each for a time.
+//! `ephor-fuzz`: runs random and mutated inputs, on all targets in turn or on each for a time.
 //!
 //! A case is a number: it determines the input of the corpus, the mutations, and the target if there are
 //! several. A failing case is printed with the command that runs it alone.

@@ -1,4 +1,4 @@
-//! Fuzzes the decoding of messages as events, strict and lenient.
+//! Fuzzes the decoding of AMQP messages to events, in strict and in lenient mode.
 
 use bytes::Bytes;
 use ephor_amqp::Sections;

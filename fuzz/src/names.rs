@@ -1,4 +1,4 @@
-//! Fuzzes names that come from stores, files and the network: of namespaces, hubs, groups, hosts and
+//! Fuzzes names that come from stores, files and the network: namespaces, hubs, groups, hosts and
 //! partitions.
 
 use std::fmt::{Debug, Display};

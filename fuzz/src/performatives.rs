@@ -1,4 +1,4 @@
-//! Fuzzes performatives: read, written and read again, they are the same.
+//! Fuzzes performatives: decoded, encoded and decoded again they are equal.
 
 use ephor_amqp::performative::Performative;
 

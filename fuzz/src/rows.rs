@@ -1,4 +1,5 @@
-//! Fuzzes rows of a SQLite store, as a damaged file may contain them: they are read, or an error is returned.
+//! Fuzzes rows of a SQLite store, as a damaged file may contain them: they are read, or an error is
+//! returned.
 
 use ephor_stores::fuzzing::{Cell, rows};
 

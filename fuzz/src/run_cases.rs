@@ -1,4 +1,4 @@
-//! Runs cases on all cores, up to a number of them or for an amount of CPU time.
+//! Runs fuzz inputs on all CPU cores, up to a number of inputs or an amount of CPU time.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Fuzzes frames of the SASL layer.
+//! Fuzzes AMQP frames of the SASL layer.
 
 use ephor_amqp::performative::{Sasl, SaslMechanisms};
 

@@ -1,4 +1,5 @@
-//! Fuzzes tokens, connection strings and lists of keys: no secret is shown, and no forged token is accepted.
+//! Fuzzes SAS tokens, connection strings and lists of keys: no secret is shown, and no forged token is
+//! accepted.
 
 use ephor_core::time::Timestamp;
 use ephor_gateway::{parse_key, parse_keys};

@@ -1,4 +1,4 @@
-//! Fuzzes the sections of a message.
+//! Fuzzes the splitting of an AMQP message into its sections.
 
 use ephor_amqp::Sections;
 

@@ -1,4 +1,4 @@
-//! Fuzzes AMQP values: sequences of them, and everything nested in them.
+//! Fuzzes AMQP values: sequences of them, and all nested values.
 
 use ephor_amqp::check::check;
 use ephor_amqp::{Encoded, Malformed, Reader, Value, encode};

@@ -1,4 +1,4 @@
-//! `ephor_fuzz::hub_urls::run`, for cargo-fuzz.
+//! The entry point of cargo-fuzz for the target `ephor_fuzz::hub_urls::run`.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Handles the events of a connection under test as its owner would, with one of several behaviours.
+//! Handles the events of a connection under test as a client or a server would, with one of several
+//! behaviours.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Checks the events and the output of a connection.
+//! Checks the events and the output of a fuzzed connection.
 
 use ephor_amqp::connection::Event;
 use ephor_amqp::frame::{FrameHeader, HEADER_SIZE, MIN_MAX_FRAME_SIZE, Protocol, TYPE_SASL};

@@ -1,4 +1,4 @@
-//! Fuzzes whole conversations with the AMQP engine, from bytes: as a server and as a client.
+//! Fuzzes whole conversations with the AMQP engine: arbitrary input bytes to a server and to a client.
 //!
 //! The first byte selects the configuration of the engine and the behaviour of its owner ([`Setup`]), the
 //! rest is the peer's input. It is run three times: at once, in pieces, and in pieces with a peer that reads.

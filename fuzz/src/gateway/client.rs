@@ -1,4 +1,5 @@
-//! A well-behaved client: authenticates with the development key, sends, and receives what it sent.
+//! A well-behaved client beside the fuzzed one: authenticates with the development key, sends, and receives
+//! the same events.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Fuzzes whole conversations with a gateway and its hub: the input of a peer, from its first byte.
+//! Fuzzes whole conversations with a gateway and its hub: arbitrary input of a peer, from its first byte.
 //!
 //! Seeds authenticate with the development key, as a token and by SASL, so that mutations reach the code
 //! after authentication. A gateway serves many conversations, one after the other, each beside a client that

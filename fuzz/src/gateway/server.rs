@@ -1,4 +1,4 @@
-//! A gateway over streams in memory, on a runtime of its own.
+//! A gateway over in-memory streams, on a tokio runtime of its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Fuzzes idempotent producers, which number their events, on connections that break, with a disk that stalls
-//! and fails.
+//! Fuzzes idempotent producers, which number their events, with connections that break and a disk that
+//! stalls and fails.
 //!
 //! Each byte is one action. The gateway and its hub serve many inputs, one after the other; each has a
 //! producer of its own. Whatever happens, an acknowledged event is stored, and none is stored twice.

@@ -1,4 +1,4 @@
-//! A gateway over streams in memory, with a hub whose disk can stall and fail.
+//! A gateway over in-memory streams, with a hub whose disk can stall and fail.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Fuzzes messages in a log: those that a hub accepts, and those that readers get whatever is stored.
+//! Fuzzes messages in a log: a hub accepts only valid ones, and readers can decode every message that they
+//! get, whatever is stored.
 
 mod simple_decoder;
 

@@ -1,6 +1,6 @@
-//! Decodes messages as simple libraries do: it recurses, allocates for as many items as are claimed, and has
-//! no limits; and as strict ones do: keys and application properties have the types of the specification. It
-//! panics where such a library would run out of stack or memory, or could not continue.
+//! A decoder like those of simple AMQP libraries: it recurses, allocates as many items as a message claims,
+//! and has no limits. It panics where such a library would run out of stack or memory, or where a strict
+//! library would refuse a key or an application property.
 
 use ephor_amqp::check::MAX_EMPTY_ELEMENTS;
 use ephor_amqp::decode::MAX_NESTING;

@@ -1,4 +1,4 @@
-//! Seeds: values, and the bodies of frames.
+//! Seeds for the fuzz corpus: AMQP values, and the bodies of frames.
 
 use ephor_amqp::frame::{HEARTBEAT, Protocol};
 use ephor_amqp::performative::*;

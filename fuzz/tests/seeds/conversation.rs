@@ -1,4 +1,4 @@
-//! Seeds: recorded conversations between our own client and our own server.
+//! Seeds for the fuzz corpus: recorded conversations between Ephor's client and Ephor's server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Seeds: messages as they are sent, in batches, and as they are delivered.
+//! Seeds for the fuzz corpus: messages as they are sent, in batches, and as they are delivered.
 
 use bytes::Bytes;
 use ephor_core::event::{NewEvent, Value};

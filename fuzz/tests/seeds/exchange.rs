@@ -1,4 +1,4 @@
-//! Seeds: requests and responses of `$cbs` and `$management`.
+//! Seeds for the fuzz corpus: requests and responses of `$cbs` and `$management`.
 
 use ephor_core::ids::{HubName, LogId, PartitionId};
 use ephor_core::position::{Offset, SequenceNumber};

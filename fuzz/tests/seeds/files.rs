@@ -1,4 +1,4 @@
-//! Seeds: files that people and programs write, that is, configurations and the record of a hub.
+//! Seeds for the fuzz corpus: configuration files, and the stored description of a hub (`hub.json`).
 
 use crate::Seeds;
 use crate::texts::numbered;

@@ -1,5 +1,5 @@
-//! Seeds: conversations with a gateway, written by hand. They do not wait for answers, so they are always the
-//! same.
+//! Seeds for the fuzz corpus: conversations with a gateway, written by hand. They do not wait for answers,
+//! so they are always the same.
 
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::performative::*;

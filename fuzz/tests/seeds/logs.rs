@@ -1,4 +1,4 @@
-//! Seeds: data folders as a hub leaves them, whole and torn.
+//! Seeds for the fuzz corpus: data folders of a hub, after a clean close and after a crash.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The seeds of the corpus: real encodings, generated here and stored as files.
+//! Generates the seeds of the fuzz corpus from valid encodings, and compares them with the stored files.
 //!
 //! `EPHOR_FUZZ_WRITE=1 cargo test -p ephor-fuzz --test seeds` writes them; otherwise the files must match
 //! what is generated. So a seed never becomes an encoding that nobody sends any more.

@@ -1,4 +1,5 @@
-//! Seeds: actions of idempotent producers, a byte each, as `ephor_fuzz::producers` reads them.
+//! Seeds for the fuzz corpus: actions of idempotent producers, a byte each, as `ephor_fuzz::producers`
+//! reads them.
 
 use crate::Seeds;
 

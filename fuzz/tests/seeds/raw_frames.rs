@@ -1,4 +1,4 @@
-//! Helpers for frames written by hand.
+//! Test helper: encodes AMQP frames by hand.
 
 use ephor_amqp::encode;
 

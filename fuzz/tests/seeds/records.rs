@@ -1,4 +1,4 @@
-//! Seeds: records of stores, that is, rows, blobs and files of checkpoints.
+//! Seeds for the fuzz corpus: records of stores (rows, blobs, and exported checkpoints).
 
 use crate::Seeds;
 

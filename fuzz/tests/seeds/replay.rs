@@ -1,4 +1,4 @@
-//! Runs every stored input, and some mutations, through their targets.
+//! Tests that run every input of the corpus, and some mutations of it, through its target.
 
 use std::panic::catch_unwind;
 

@@ -1,4 +1,4 @@
-//! Seeds: texts, that is, selectors, addresses, tokens, connection strings, lists of keys, names, URLs.
+//! Seeds for the fuzz corpus: selectors, addresses, tokens, connection strings, lists of keys, names, URLs.
 
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;

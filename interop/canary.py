@@ -1,4 +1,4 @@
-"""Searches everything that a run leaves for the secret key of its server, which must be found nowhere.
+"""Searches all output and data of a run for the secret key of its server, which must not appear anywhere.
 
 Everything that a run leaves is read: logs at their finest level, what programs print, answers over HTTP, the data.
 """

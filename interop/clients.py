@@ -1,4 +1,5 @@
-"""Installs the clients: the name of each, and how it is installed by its lock file into a folder of its own."""
+"""Lists the clients of the interoperability tests, and installs each by its lock file into a folder of its
+own."""
 import dataclasses
 import filecmp
 import os

@@ -1,4 +1,5 @@
-"""One `ephor dev` with all that it says kept in files: started, killed and started again on the same data and ports."""
+"""Runs `ephor dev` with its output in files: starts it, kills it, and starts it again on the same data and
+ports."""
 import os
 import random
 import socket

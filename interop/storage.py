@@ -1,4 +1,4 @@
-"""One Azurite, the emulator of Azure Blob Storage, with its data in a folder of the run."""
+"""Runs Azurite, the emulator of Azure Blob Storage, with its data in a folder of the run."""
 import os
 import socket
 import subprocess

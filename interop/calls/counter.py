@@ -1,4 +1,4 @@
-"""A proxy in front of a storage account that records each request: its time, its method, and its subject."""
+"""A proxy in front of a storage account that records the time, method and target of each request."""
 import re
 import socket
 import threading

@@ -1,4 +1,5 @@
-"""One Python host at its usual settings but for the interval: prints a line of JSON for each partition that it begins or ends."""
+"""One Python host with default settings except the load-balancing interval: prints a line of JSON for each
+partition that it opens or closes."""
 import json
 import os
 

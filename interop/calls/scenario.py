@@ -1,6 +1,7 @@
-"""Counts the requests of one idle host that owns all partitions to its storage account: the Python SDK's, and ours with
-and without neighbours, at the same interval, each on a hub and a container of its own. Prints one line for each size: name,
-`ok` or `failed`, text, seconds; and a table, which is also written to the folder of the installed client.
+"""Counts the storage requests of one idle host that owns all partitions: the Python SDK's, and Ephor's with
+and without sharing (`neighbours`), at the same interval, each on a hub and a container of its own. Prints
+one line for each size: name, `ok` or `failed`, text, seconds; and a table, which is also written to the
+folder of the installed client.
 """
 import collections
 import json

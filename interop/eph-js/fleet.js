@@ -1,4 +1,5 @@
-// Helpers of the scenario: hosts in processes of their own, a sender, and the blobs as they lie in their container.
+// Helpers of the scenario: hosts of the legacy JavaScript library as child processes, a sender, and the
+// blobs of their container.
 import events from "@azure/event-hubs";
 import storage from "azure-storage";
 import { fork } from "node:child_process";

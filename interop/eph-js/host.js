@@ -1,4 +1,5 @@
-// One host in a process of its own: tells its parent what it receives, owns and stores, and stops when told to.
+// One host of the legacy JavaScript library as a child process: reports the events, leases and checkpoints
+// that it has to its parent, and stops on request.
 import host from "@azure/event-processor-host";
 import { CHECKPOINT_EVERY, CONNECTION, CONTAINER, HUB, STORAGE } from "./fleet.js";
 

@@ -1,4 +1,5 @@
-// The move from the old fleet to Ephor: the `ephor` command that takes its positions over, and an Ephor host.
+// The migration from the legacy library to Ephor: the `ephor` command that imports the checkpoints, and an
+// Ephor host.
 import { execFile, spawn } from "node:child_process";
 import { openSync } from "node:fs";
 import { join } from "node:path";

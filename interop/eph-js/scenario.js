@@ -1,5 +1,6 @@
-// A fleet of the old library from its first start to its end, step by step; prints one line for each step: name, `ok`
-// or `failed`, text, seconds. A step goes on from the one before: behind one that failed, none is played.
+// Tests a fleet of the legacy JavaScript library (@azure/event-processor-host) from its start to the
+// migration to Ephor, step by step. Prints one line for each step: name, `ok` or `failed`, text, seconds.
+// Each step depends on the one before: after a failure the rest is skipped.
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual, inspect } from "node:util";

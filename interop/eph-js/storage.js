@@ -1,5 +1,5 @@
-// Azurite as the real service in the one point where this library sees a difference: listed with its metadata, a blob
-// that has none has an empty element for them. Azurite leaves the element out, and then the library finds no leases.
+// A proxy in front of Azurite that adds the empty metadata element to blob listings that the real service
+// sends. Azurite omits it for blobs without metadata, and the legacy library then finds no leases.
 import http from "node:http";
 
 /** Passes everything on to the account in this connection string; gives the string of the account in front of it. */

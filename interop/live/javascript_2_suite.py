@@ -1,4 +1,5 @@
-"""The live tests of the old JavaScript SDK, @azure/event-hubs 2.x: client/tests of Azure/azure-event-hubs-node.
+"""Runs the live tests of the old JavaScript SDK, @azure/event-hubs 2.x: client/tests of
+Azure/azure-event-hubs-node.
 
 They are run with the published package, which is newer than they are.
 """

@@ -1,4 +1,4 @@
-"""The live tests of the JavaScript SDK: sdk/eventhub/event-hubs/test of Azure/azure-sdk-for-js.
+"""Runs the live tests of the JavaScript SDK: sdk/eventhub/event-hubs/test of Azure/azure-sdk-for-js.
 
 They are run with the published package, of which the checkout's sources are only a little newer. Specs that make no client
 are unit tests, and are not run.

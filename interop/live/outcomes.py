@@ -1,4 +1,5 @@
-"""Judges results by the list of known failures, `known.txt`: a line is suite, outcome, test and reason, with tabs between.
+"""Compares test results with the list of known failures, `known.txt`: a line is suite, outcome, test and
+reason, with tabs between.
 
 A listed test is run all the same. Where the outcome is `fails`, it must fail or be skipped, and is left out; if it passes, its
 line is out of date, and so the run fails. Where it is `varies`, the test depends on how fast the hub answers, and is left out

@@ -1,4 +1,5 @@
-"""The live tests of the Python SDK: sdk/eventhub/azure-eventhub/tests of Azure/azure-sdk-for-python."""
+"""Runs the live tests of the Python SDK: sdk/eventhub/azure-eventhub/tests of
+Azure/azure-sdk-for-python."""
 import json
 import os
 import subprocess

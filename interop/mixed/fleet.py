@@ -1,4 +1,4 @@
-"""The members of a mixed fleet, each in a process of its own, and a sender."""
+"""The hosts of a fleet of several SDKs, each in a process of its own, and a sender."""
 import collections
 import json
 import os

@@ -1,4 +1,5 @@
-// One JavaScript host: prints a line of JSON for what it begins, receives and ends, until it is killed.
+// One JavaScript host: prints a line of JSON for each partition that it opens or closes and for each event,
+// until it is killed.
 import { earliestEventPosition, EventHubConsumerClient } from "@azure/event-hubs";
 import { BlobCheckpointStore } from "@azure/eventhubs-checkpointstore-blob";
 import { ContainerClient } from "@azure/storage-blob";

@@ -1,4 +1,5 @@
-"""One Python host: prints a line of JSON for what it begins, receives and ends, until it is killed."""
+"""One Python host: prints a line of JSON for each partition that it opens or closes and for each event,
+until it is killed."""
 import json
 import os
 import threading

@@ -1,5 +1,6 @@
-"""A fleet of several SDKs that share one group, step by step; prints one line for each step: name, `ok` or `failed`, text,
-seconds. A step goes on from the one before: behind one that failed, none is played.
+"""Tests a fleet of several SDKs that share one consumer group, step by step. Prints one line for each step:
+name, `ok` or `failed`, text, seconds. Each step depends on the one before: after a failure the rest is
+skipped.
 """
 import base64
 import datetime

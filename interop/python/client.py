@@ -1,4 +1,4 @@
-"""Helpers of every operation: clients that give up soon, and a receiver that runs beside the test."""
+"""Helpers of every operation: clients with short timeouts, and a receiver that runs in the background."""
 import os
 import threading
 import time

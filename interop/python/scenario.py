@@ -1,4 +1,5 @@
-"""Runs the operations and prints one line for each: name, `ok` or `failed`, text, seconds."""
+"""Runs the operations with the Python SDK, and prints one line for each: name, `ok` or `failed`, text,
+seconds."""
 import logging
 import sys
 import time

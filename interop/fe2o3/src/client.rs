@@ -1,4 +1,5 @@
-//! A connection with one session, authenticated as the operation asks: opens its links, and queries `$management`.
+//! A connection with one session, authenticated as each operation requires: opens links, and queries
+//! `$management`.
 
 use std::error::Error;
 use std::fmt::Debug;

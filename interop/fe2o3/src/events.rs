@@ -1,4 +1,4 @@
-//! Builds the messages that are sent, and reads those that the hub delivers, with its annotations.
+//! Builds the messages that are sent, and reads delivered messages with the hub's annotations.
 
 use fe2o3_amqp::Sender;
 use fe2o3_amqp::link::SendError;

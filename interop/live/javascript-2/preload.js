@@ -1,5 +1,6 @@
-// Runs the specs of the old JavaScript SDK with the published package: an import of their ../lib finds the same file in the
-// package. Each spec has a hub of its own. The hub's name resolves to its loopback address, and no other name does.
+// Runs the live tests of the old JavaScript SDK with the published package: imports of ../lib are resolved
+// to the same file in the package. Each test file has a hub of its own. The hub's name resolves to its
+// loopback address, and no other name does.
 require("tsx/cjs");
 const dns = require("node:dns");
 const Module = require("node:module");

@@ -1,2 +1,3 @@
-// Replaces @azure-tools/test-utils-vitest, whose assertions on tracing no spec that runs here needs.
+// Replaces the package @azure-tools/test-utils-vitest, whose assertions on tracing are not needed by the
+// tests that run here.
 export const chaiAzure = () => {};

@@ -1,4 +1,5 @@
-// Replaces @azure-tools/test-credential: a shared key in place of Entra ID, whose tokens nobody can issue here.
+// Replaces the package @azure-tools/test-credential: a shared key instead of Entra ID tokens, which cannot
+// be issued here.
 import { parseEventHubConnectionString } from "@azure/event-hubs";
 import { AzureNamedKeyCredential } from "@azure/core-auth";
 

@@ -1,5 +1,5 @@
-// Directs the JavaScript SDK's live tests to `ephor dev`, and runs them with the published package: an import of the checkout's
-// src/ finds the same file in the package. Each spec has a hub of its own.
+// Directs the JavaScript SDK's live tests to `ephor dev`, and runs them with the published package: imports
+// of the checkout's src/ are resolved to the same file in the package. Each test file has a hub of its own.
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,4 +1,5 @@
-"""Replaces what the live tests import to prepare resources in Azure: the resource manager and the test credentials.
+"""Replaces the modules with which the Python SDK's live tests prepare resources in Azure: the resource
+manager and the test credentials.
 
 Every test gets a hub of its own, which the runner has created. The tests' own conftest.py uses these modules unchanged.
 """

@@ -1,4 +1,4 @@
-//! Encodes the client's side of a recording: its frames as they were, and new tokens in place of the redacted ones.
+//! Encodes the client's frames of a recording, with new tokens in place of the redacted ones.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;

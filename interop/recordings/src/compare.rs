@@ -1,4 +1,5 @@
-//! Compares an answer of the service with ours, and learns which of our positions stand for which of the service's.
+//! Compares an answer of Azure Event Hubs with Ephor's, and maps the service's offsets and times to
+//! Ephor's.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One connection to the gateway: writes frames as they are given, and keeps every answer until it is asked for.
+//! One connection to the gateway: writes the given frames, and keeps every answer until it is requested.
 
 use std::collections::BTreeMap;
 

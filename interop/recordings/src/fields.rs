@@ -1,4 +1,5 @@
-//! Flattens an answer to texts by field, the same way for a recorded frame and for one from the wire.
+//! Flattens a frame to a map from field to text, the same way for a recorded frame and for one from the
+//! wire.
 
 use std::collections::BTreeMap;
 

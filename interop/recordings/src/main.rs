@@ -1,4 +1,5 @@
-//! `ephor-recordings`: plays the recordings of a folder, and prints what the service answered and we did not.
+//! `ephor-recordings`: replays the recordings of a folder, and prints the differences between the service's
+//! answers and Ephor's.
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 

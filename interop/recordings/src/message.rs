@@ -1,4 +1,4 @@
-//! Flattens a message to texts by section and field, with the AMQP type of each value.
+//! Flattens a message to a map from section and field to text, with the AMQP type of each value.
 
 use ephor_amqp::format_codes::section;
 use ephor_amqp::{Encoded, Malformed, Reader, Value};

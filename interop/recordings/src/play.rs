@@ -1,4 +1,4 @@
-//! Plays the conversations of one test against a gateway with a hub in memory, on virtual time.
+//! Replays the conversations of one test against a gateway with a hub in memory, on virtual time.
 //!
 //! Frames go in the recorded order, at the recorded times: waiting costs nothing. Where the service answered, the answer
 //! of the gateway is awaited for [`GRACE`] longer, and compared.

@@ -1,4 +1,4 @@
-//! The state of one conversation while it is played: its connection, its links and its deliveries.
+//! The state of one conversation while it is replayed: its connection, its links and its deliveries.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Derives from the recordings of a test what was there before and what the service chose by itself: hubs, partitions,
-//! consumer groups, which tokens were valid, and to which partition an event without a key went.
+//! Derives the initial state of a test from its recordings: hubs, partitions, consumer groups, which tokens
+//! were valid, and the partition that the service chose for events without a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 

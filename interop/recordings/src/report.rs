@@ -1,4 +1,4 @@
-//! Groups differences by kind, tells which are explained, and prints the result.
+//! Groups differences by kind, marks those that are explained (`explained.txt`), and prints the result.
 
 use std::collections::BTreeMap;
 use std::fmt;

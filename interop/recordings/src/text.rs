@@ -1,4 +1,4 @@
-//! Normalizes texts: what depends on the run is replaced, so that equal answers compare as equal.
+//! Normalizes error texts: ids and times that differ in every run are replaced before texts are compared.
 
 /// Replaces ids of requests and containers, tracking ids and times.
 pub(crate) fn normalized(text: &str) -> String {

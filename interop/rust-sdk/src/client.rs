@@ -1,4 +1,5 @@
-//! Opens clients of the Rust SDK, with short calls to send, receive and describe that every operation uses.
+//! Opens clients of the Rust SDK, with helper functions to send, receive and describe that every operation
+//! uses.
 
 use std::error::Error;
 use std::fmt::Debug;

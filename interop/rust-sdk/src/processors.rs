@@ -1,4 +1,5 @@
-//! Operations with the SDK's event processors on its checkpoint store in memory: one alone, and two that share.
+//! Operations with the SDK's event processors on its checkpoint store in memory: one processor, and two
+//! that share the partitions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

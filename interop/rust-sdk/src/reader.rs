@@ -1,4 +1,4 @@
-//! Receives one partition in a task beside the operation.
+//! Receives one partition in a background task.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Plays two small conversations that were written for this test, in the format of the recordings.
+//! Tests of the replay, with two small conversations that were written for this test in the format of the
+//! recordings.
 //!
 //! `sample/tiny-1.json` sends one event without a partition or a key; `sample/tiny-2.json` receives it from partition 1.
 

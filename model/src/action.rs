@@ -1,4 +1,4 @@
-//! The actions that are possible in a state.
+//! The actions that hosts, store and network can take in a state of the model.
 
 use crate::bounds::{Bounds, USABLE};
 use crate::protocol::Protocol;

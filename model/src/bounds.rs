@@ -1,4 +1,5 @@
-//! The limits of the search, and the durations of the protocol in ticks.
+//! The bounds of the search, such as the number of hosts and partitions, and the durations of the protocol
+//! in ticks.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Partial-order reduction: takes steps at once if it makes no difference when they happen.
+//! Partial-order reduction: executes a step immediately if its time makes no difference.
 //!
 //! If the store refuses a request that has timed out, it refuses it for ever: epochs and versions do not return. A pump
 //! that is past its deadline, and that no answer can extend, can only end. Both steps are taken at once; otherwise the

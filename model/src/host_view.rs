@@ -1,4 +1,5 @@
-//! Computes what a host may see in a scan, and what the plan tells it to do: by the real [`LivenessTracker`], [`Fleet`] and [`plan`].
+//! Computes the views that a host may get in a scan, and its plan for each, by the real
+//! [`LivenessTracker`], [`Fleet`] and [`plan`].
 //!
 //! Two things are left open, so that the search covers everything a real fleet could do. A heartbeat may be seen fresh or
 //! stale, whether its host is healthy or not. And since the plan breaks ties by names, all permutations of the names of

@@ -1,5 +1,5 @@
-//! The mutations that the model must detect: rules of `ephor-core` that can be switched off, for tests of the tests. Not in
-//! release builds.
+//! The mutations that the model must detect: rules of `ephor-core` that can be switched off (mutation
+//! testing). Not in release builds.
 //!
 //! Left out are an ask in the owner's record (no record is stale here), the renewal of partitions that are not served (no
 //! call is stuck here), unhealthy hosts (there are none) and a rewind without proof (the hub loses nothing here). A wrong wall

@@ -1,4 +1,4 @@
-//! The model for the checker: initial state, actions, next state, properties.
+//! Implements the interface of the model checker: initial state, actions, next state, properties.
 
 use std::collections::BTreeMap;
 use std::sync::RwLock;

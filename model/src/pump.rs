@@ -1,4 +1,4 @@
-//! Pumps and the renewer: deliver, save, renew, give away, and handle answers.
+//! The steps of pumps and of the renewer: deliver, save, renew, hand over, and handle answers of the store.
 
 use ephor_core::expiry::deadline;
 

@@ -1,4 +1,5 @@
-//! Recovery: from every state without messages in flight, the fleet recovers once all hosts are healthy.
+//! Checks recovery: from every state without messages in flight, the fleet recovers once all hosts are
+//! healthy.
 //!
 //! Reachability alone would be a weak property, since some lucky path nearly always exists. So the check runs one fixed
 //! schedule: all hosts scan, renew, deliver and save in turn, nothing is lost, and ticks pass. After a few leases every

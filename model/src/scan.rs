@@ -1,4 +1,4 @@
-//! The scan of a host: reconcile, answer, ask, claim, in the order of `ephor`'s own `host/ownership.rs`.
+//! The scan of a host: reconcile, answer, ask, claim, in the order of `host/ownership.rs` in `crates/host`.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;

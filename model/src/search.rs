@@ -1,4 +1,4 @@
-//! Runs a search, and reports its findings.
+//! Runs a search of the state space, and reports violated properties.
 
 use std::fmt;
 use std::num::NonZeroUsize;

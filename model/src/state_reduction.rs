@@ -1,4 +1,4 @@
-//! State reduction: drops what nothing depends on any more, and maps equivalent states to one.
+//! State reduction: drops parts of a state that no later step reads, and maps equivalent states to one.
 //!
 //! It makes the search finite although time is not bounded. `tests/search/state_reduction.rs` tests that it changes nothing: a
 //! full state takes the same steps.

@@ -1,4 +1,5 @@
-//! One step: the next state, the kinds of events in it, and its trace.
+//! The step that an action takes: the next state, the kinds of events that occurred, and a trace for
+//! people.
 
 use std::fmt::Arguments;
 

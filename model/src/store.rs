@@ -1,4 +1,4 @@
-//! The store: carries out requests by the records of `ephor-core`.
+//! The store of the model: executes requests by the rules of `ephor_core::record`.
 
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;

@@ -1,5 +1,5 @@
-//! Exhaustive searches: all properties hold in all states within the limits, and every kind of event occurs. Longer searches:
-//! the `ephor-model` command.
+//! Tests that search exhaustively: all properties hold in all states within the bounds, and every kind of
+//! event occurs. The `ephor-model` command runs longer searches.
 
 use std::collections::BTreeMap;
 

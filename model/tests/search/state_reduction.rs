@@ -1,5 +1,4 @@
-//! Tests that state reduction changes nothing: a full state and a reduced one take the same steps, and the full state,
-//! once reduced, is the same state.
+//! Tests that state reduction loses no behaviour: a full state and its reduced state have the same steps.
 
 use ephor_core::rules::Rules;
 use ephor_model::action::{self, Action};

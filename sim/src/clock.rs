@@ -1,4 +1,4 @@
-//! Clocks of machines that are off, drift or jump.
+//! The simulated clocks of machines, which are off, drift or jump.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The events of the simulation. Each carries the generation of the hub's log (property `life`) that it was sent to.
+//! Encodes and decodes the events of the simulation. The property `life` of each is the generation of the
+//! hub's log that it was sent to.
 
 use bytes::Bytes;
 use ephor::Event;

@@ -1,4 +1,4 @@
-//! The catalogue of faults: everything that can go wrong, and an operator's actions.
+//! The catalogue of faults that the simulation injects, and of operator actions.
 
 use fastrand::Rng;
 

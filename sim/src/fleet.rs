@@ -1,4 +1,5 @@
-//! The hosts of a run: crashes, pauses and disturbs them. `starting` and `stopping` start and stop them.
+//! The simulated hosts of a run: crashes, pauses and disturbs them. `starting.rs` and `stopping.rs` start
+//! and stop them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

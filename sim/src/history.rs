@@ -1,5 +1,5 @@
-//! The history of a run, line by line: the source of stories, and the proof that two runs of a seed are the
-//! same.
+//! The recorded history of a run, line by line: the source of stories, and of the comparison of two runs of
+//! one seed.
 //!
 //! Lines are only ever appended. All are kept: a run of ten minutes writes some thousands of them.
 

@@ -1,4 +1,4 @@
-//! Simulates whole fleets on virtual time, from a seed, with the real host code.
+//! Deterministic simulation of whole fleets on virtual time, from a seed, with the real host code.
 //!
 //! ```text
 //!   seed ─► Executor ─ picks one ready task at random, polls it; nothing ready: time moves on

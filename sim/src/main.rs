@@ -1,4 +1,5 @@
-//! `ephor-sim`: simulates a fleet for each seed, and checks its promises. See `ephor-sim --help`.
+//! `ephor-sim`: simulates a fleet for each seed, and checks the guarantees of the host. See `ephor-sim
+//! --help`.
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 

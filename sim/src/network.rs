@@ -1,4 +1,4 @@
-//! One call over the network: its request and its answer.
+//! Simulates one call over the network: delays or loses its request and its response.
 //!
 //! ```text
 //!   caller ──► world task: ── there ──► apply ── back ──► caller

@@ -1,4 +1,4 @@
-//! Watches a user's own processor from outside: the judge learns of every call.
+//! Wraps a user's own processor, and reports every call to the judge.
 //!
 //! The work of user code within a call cannot be seen, so it may checkpoint at any moment every event that it
 //! was called with. A checkpoint that came too soon shows in the user's own results in the end.

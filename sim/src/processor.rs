@@ -1,4 +1,4 @@
-//! The simulated user code: slow, failing, and watched by the judge at every step.
+//! The simulated user code: a processor that is slow or fails, and reports every step to the judge.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Plays one run: a scenario on the real host code, with a judge.
+//! Runs one simulation: a scenario on the real host code, checked by a judge.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};

@@ -1,4 +1,4 @@
-//! The result of a run, however it ended: a broken promise, or a panic of the simulation or of a host.
+//! The result of a run: success, a broken promise, or a panic of the simulation or of a host.
 
 use std::any::Any;
 use std::cell::RefCell;

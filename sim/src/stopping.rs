@@ -1,4 +1,5 @@
-//! Stops a host gracefully, once, twice or with a caller that goes away, and reports it to the judge.
+//! Stops a simulated host gracefully: once, twice, or with a caller that gives up; and reports it to the
+//! judge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Tests your own processor, or your own store, in simulated fleets under faults.
+//! Runs your own processor, or your own store, in simulated fleets under faults, for tests.
 //!
 //! [`seeds`] plays one fleet for each seed: hosts that crash, pause and lose their connection to the store or
 //! the hub, for ten minutes of virtual time; then all faults end and everything has to be in order. You

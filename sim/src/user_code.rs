@@ -1,4 +1,5 @@
-//! The user code of a run: a processor, a store, bodies of events, and conditions that must hold in the end.
+//! The user code that a simulation runs: a processor, a store, bodies of events, and conditions that must
+//! hold in the end.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Parses the command line.
+//! Parses the command line of `ephor-sim`.
 
 use std::path::PathBuf;
 

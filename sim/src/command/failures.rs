@@ -1,4 +1,4 @@
-//! Reports failing seeds: shrinks the first of each kind and tells its story, and lists all.
+//! Reports failing seeds: shrinks the first of each kind, describes it as a story, and lists all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Plays seeds on all cores, and reports the results.
+//! Runs the simulation for many seeds on all CPU cores, and reports the results.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Displays the progress while seeds are played: how many are done, the rate, and the time that is left.
+//! Displays the progress while seeds run: how many are done, the rate, and the remaining time.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;

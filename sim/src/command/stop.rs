@@ -1,4 +1,5 @@
-//! Handles Ctrl-C and SIGTERM: seeds in progress are finished, the rest is left for the next time.
+//! Handles Ctrl-C and SIGTERM: seeds in progress are finished, and the progress file keeps the rest for the
+//! next run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! The handle of the executor: spawns tasks, sleeps, pauses and crashes machines, and changes their clocks.
+//! The handle of the simulation's executor: spawns tasks, sleeps, pauses and crashes machines, and changes
+//! their clocks.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Injects faults of the hub, and foreign readers of its partitions.
+//! Injects faults of the hub, and foreign readers that take its partitions.
 
 use std::time::Duration;
 

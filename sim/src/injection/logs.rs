@@ -1,4 +1,4 @@
-//! Injects faults of the events that the hub has stored, and of what it shows of them.
+//! Injects faults of the hub's log: bursts, retention, damage, compaction, and stale replicas.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Injects faults of one process: crashes and pauses, its clock, its connections to store and hub, its user
-//! code.
+//! Injects faults of one host process: crashes, pauses, clock jumps, faults of its connections and of its
+//! user code.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Injects an operator's actions: seek, drain, hold.
+//! Injects operator actions: seek, drain, hold.
 
 use ephor::{HostId, PartitionId, Position, SequenceNumber, StartPosition};
 use ephor_core::BoxFuture;

@@ -1,4 +1,4 @@
-//! Ends all faults, and judges the state in which the fleet comes to rest.
+//! Ends all faults, waits until the fleet is stable, and passes its final state to the judge.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Tracks the handover deadlines that owners announce: the time until a partition is given away, and the time
-//! that is left for its call in flight.
+//! Tracks the handover deadlines that owners announce: when the partition is released, and how long its
+//! call in flight may take.
 
 use std::time::Duration;
 

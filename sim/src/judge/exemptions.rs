@@ -1,5 +1,5 @@
 //! The exemptions of the judge: a check is skipped where no host could know better, or where another rule
-//! applies. Each exemption is a named value with its reason and its bound, and every use of one is counted.
+//! applies. Each exemption is a named value with its reason and its limit, and every use is counted.
 //!
 //! Saves are never exempt from fencing.
 

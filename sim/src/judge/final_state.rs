@@ -1,5 +1,5 @@
-//! Checks the final state after the faults: everything is owned, evenly, finished and at rest. Also checks
-//! each stop.
+//! Checks the final state after all faults have ended: every partition is owned, balanced and processed to
+//! the end. Also checks each stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

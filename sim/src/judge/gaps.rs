@@ -1,5 +1,5 @@
-//! Checks the reports of gaps in a log: a host reports the first gaps one by one and later ones together, and
-//! leaves none out.
+//! Checks the hosts' reports of gaps in a log: the first gaps are reported one by one and later ones
+//! together, and none is left out.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Records the injected faults of machines, of the store and of the hub's log, so that the judge knows which
-//! delays and losses they explain.
+//! Records the injected faults of machines, store and log, so that the judge knows which delays and losses
+//! they explain.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Checks lease theft: only an unresponsive owner's lease may be stolen, and the owner's answers count.
+//! Checks that only an unresponsive owner's lease is stolen; answers of the owner forbid it.
 
 use std::time::Duration;
 

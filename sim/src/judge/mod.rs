@@ -1,4 +1,4 @@
-//! Checks the promises of the host after every step of a simulated run.
+//! The judge: checks the guarantees of the host after every step of a simulated run.
 //!
 //! The judge learns facts from four sides: the steps that the store carried out (`store_side`), the calls of
 //! user code (`user_code_side`, `calls`), the exchange between hosts and the hub (`hub_side`,

@@ -1,4 +1,4 @@
-//! The promises of the host, and violations of them.
+//! The guarantees (promises) of the host, and violations of them.
 
 use std::fmt;
 

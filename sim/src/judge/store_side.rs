@@ -1,4 +1,4 @@
-//! Checks the steps that the store carried out: changes of ownership, renewals and checkpoints.
+//! Checks the operations that the store executed: changes of ownership, renewals and checkpoints.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Checks that healthy hosts keep their leases, also after their machine was suspended for less than a lease.
+//! Checks that healthy hosts keep their leases, also after their machine was suspended for less than the
+//! lease duration.
 
 use std::time::Duration;
 

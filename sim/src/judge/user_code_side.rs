@@ -1,4 +1,4 @@
-//! Checks the calls of user code: order of events, one call at a time, and valid leases.
+//! Checks the calls of user code: events in order, one call at a time, and only under a valid lease.
 
 use std::time::Duration;
 

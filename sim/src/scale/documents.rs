@@ -1,4 +1,4 @@
-//! Keeps `scale.md` and its picture equal to the output of the command.
+//! Writes the tables of `docs/scale.md` and its picture from the output of `ephor-sim scale`.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Measures how fleets scale: the time to rest after a change, and its scans, moves and store calls, for
-//! growing numbers of hosts and partitions.
+//! Measures how fleets scale: the time until a fleet is stable after a change, and its scans, moves and
+//! store calls, for growing numbers of hosts and partitions.
 //!
 //! | to read about | open |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! Draws the picture of `docs/scale.md`: four panels, as SVG. It has its own background, light or dark as the
-//! reader's screen, so it is readable on any page.
+//! Draws the picture of `docs/scale.md`: four charts, as SVG, with a light or dark background as the
+//! reader's screen has.
 
 use std::fmt::Write;
 

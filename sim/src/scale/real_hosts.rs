@@ -1,5 +1,5 @@
-//! Fleets of real hosts on virtual time, with a store a few milliseconds away and a hub in memory. One fleet
-//! is played through all changes.
+//! Measures fleets of real hosts on virtual time, with a store a few milliseconds away and a hub in memory.
+//! One fleet goes through all changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! A store a few milliseconds away that records every call: its time, its host and its kind.
+//! A store with a latency of a few milliseconds that records every call: its time, its host and its kind.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

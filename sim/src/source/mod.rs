@@ -1,4 +1,4 @@
-//! One machine's connection to a hub over a bad network.
+//! Simulates one machine's connection to a hub over an unreliable network.
 //!
 //! Requests for properties and for receivers travel as tasks of the world, like those to the store. Events,
 //! and the notice that a receiver was disconnected, take their time to arrive and wait on this side until

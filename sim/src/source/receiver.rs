@@ -1,4 +1,4 @@
-//! A receiver whose events take their time to arrive.
+//! A simulated receiver whose events arrive after a network delay.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Tests of the effects of a bad network on a reader, and of effects that it never has.
+//! Tests of the simulated network between a reader and a hub: delays, broken links and lost connections,
+//! which lose no event.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

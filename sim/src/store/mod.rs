@@ -1,4 +1,4 @@
-//! One machine's connection to a store over a bad network.
+//! Simulates one machine's connection to a store over an unreliable network.
 //!
 //! Every call becomes a task of the world. It may be slower than all timeouts and be applied after its caller
 //! gave up, be lost on the way there or back, or come back with an error, applied or not.

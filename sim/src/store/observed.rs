@@ -1,4 +1,4 @@
-//! Wraps a user's own store, and tells the judge which operations that store has carried out.
+//! Wraps a user's own store, and reports the operations that it executed to the judge.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

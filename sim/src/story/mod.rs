@@ -1,5 +1,5 @@
-//! Describes a failing run as text that people can follow, its story: the fleet, the faults, the steps of
-//! hosts and store, and the broken promise.
+//! Describes a failing run as text for people, its story: the fleet, the faults, the steps of hosts and
+//! store, and the broken promise.
 //!
 //! Of the thousands of lines of a [`history`](crate::history) it keeps those that matter: of the partition
 //! concerned, of the hosts that owned it, and of their faults, in the last epochs before the promise broke.

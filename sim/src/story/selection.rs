@@ -1,4 +1,4 @@
-//! Selects the lines of a history that matter to a story.
+//! Selects the lines of a history that are relevant to a story.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Parses lines of a history, and rewrites them in plain words.
+//! Parses the lines of a history, and rewrites them as sentences for people.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

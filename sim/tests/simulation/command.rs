@@ -1,4 +1,4 @@
-//! Tests of the command itself: its output, its files, and its exit codes.
+//! Tests of the command `ephor-sim`: its output, its files, and its exit codes.
 
 #![cfg(unix)]
 

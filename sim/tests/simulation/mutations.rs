@@ -1,5 +1,5 @@
-//! Tests that the judge notices every mutation, that is, every rule that can be switched off, within 2,000 seeds,
-//! and for the right reason. With `--nocapture` each test prints how many it took.
+//! Tests that the judge detects every mutation, that is, every rule that can be switched off, within 2,000
+//! seeds, and for the right reason. With `--nocapture` each test prints the number of seeds.
 
 use ephor_core::rules::Rules;
 use ephor_sim::{mutations, run};

@@ -1,5 +1,5 @@
-//! Tests of growing fleets: they come to rest with the fewest moves, and more partitions do not make them
-//! call the store more often. On virtual time and a seed.
+//! Tests of growing fleets: they become stable with the fewest moves, and more partitions do not cause more
+//! store calls. On virtual time and a seed.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Tests of the simulation: no seed breaks a promise, a seed played twice is the same run, and changes
-//! without faults take the fewest moves. The long form is the `ephor-sim` command; the mutations that it must
-//! notice are in `mutations.rs`.
+//! Tests of the simulation: no seed breaks a promise, two runs of a seed are the same, and changes without
+//! faults take the fewest moves. The long form is the `ephor-sim` command; the mutations that it must
+//! detect are in `mutations.rs`.
 
 use ephor_core::rules::Rules;
 use ephor_sim::judge::{Check, ExemptionCounts};

@@ -1,4 +1,4 @@
-//! Tests that a failing seed is shrunk to a small one, and that its story can be understood.
+//! Tests that a failing seed is shrunk to a small scenario, and that its story can be understood.
 
 use ephor_core::rules::Rules;
 use ephor_sim::mutations::{self, Mutation};

@@ -1,5 +1,5 @@
-//! A host that only decides, without pumps, calls and tasks: it reads the shared state and acts on it as
-//! `host/manager.rs` and `host/ownership.rs` of `crates/host` do.
+//! A simulated host that only makes balancing decisions, without pumps, calls and tasks: it reads the
+//! shared state and acts on it as `host/manager.rs` and `host/ownership.rs` of `crates/host` do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Fleets that only decide: hosts that only read and decide, each at its own times, for fleets far larger
-//! than real hosts could be simulated.
+//! Simulates the balancing decisions of fleets that are too large for real hosts: each host only reads the
+//! shared state and decides, at its own times.
 //!
 //! ```text
 //!   heartbeat ─► scan (liveness, read, plan) ─► claims, 16 at a time ─► announce (wants, answers) ─► wait

@@ -1,5 +1,5 @@
 //! The shared state that all hosts see: leases and host records, changed only by the rules of
-//! [`ephor_core::record`]. Calls take no time here; conflicts come from hosts that read and act at different
+//! [`ephor_core::record`]. Calls take no time; conflicts come from hosts that read and act at different
 //! times.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Tests that hosts that only decide come to the same decisions as real ones.
+//! Tests that hosts that only make balancing decisions decide as real hosts do.
 
 use super::*;
 use crate::scale::real_hosts;

@@ -1,5 +1,6 @@
-//! Fuzzes blobs of a container that other SDKs write to as well: our leases, checkpoints, renewals, epochs,
-//! hosts and histories, leases and checkpoints of other SDKs, and those of the legacy Event Processor Host.
+//! Fuzzes blobs of a container that is shared with other SDKs: Ephor's leases, checkpoints, renewals,
+//! epochs, hosts and histories, leases and checkpoints of other SDKs, and those of the legacy Event
+//! Processor Host.
 
 use ephor_stores::fuzzing::blob;
 

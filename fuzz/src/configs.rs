@@ -1,4 +1,4 @@
-//! Fuzzes configuration files: our own, and the emulator's `Config.json`.
+//! Fuzzes configuration files: Ephor's own, and the emulator's `Config.json`.
 
 use ephor_hub::NamespaceConfig;
 use ephor_hub::config::ConfigFileError;

@@ -1,4 +1,4 @@
-// Operations that receive from every kind of start position.
+// Interoperability tests that receive from every kind of start position.
 import { earliestEventPosition, latestEventPosition } from "@azure/event-hubs";
 import { equal, last, receiving, send, sleep } from "./client.js";
 

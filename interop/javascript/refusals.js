@@ -1,4 +1,4 @@
-// Operations that the hub refuses, and the error that the client gets.
+// Interoperability tests of operations that the hub refuses, and the error that the client gets.
 import { createHmac } from "node:crypto";
 import { CONNECTION, consumer, isError, producer, raises, receiving, using } from "./client.js";
 

@@ -1,4 +1,4 @@
-// Operations while the server is killed and started again on the same data and port.
+// Interoperability tests while the server is killed and started again on the same data and port.
 import { createInterface } from "node:readline";
 import { CONNECTION, equal, last, producer, receiving, using, wait } from "./client.js";
 

@@ -1,4 +1,4 @@
-// Runs the operations with the JavaScript SDK, and prints one line for each: name, `ok` or `failed`, text,
+// Runs the interoperability tests with the JavaScript SDK, and prints one line for each: name, `ok` or `failed`, text,
 // seconds.
 import ownership from "./ownership.js";
 import positions from "./positions.js";

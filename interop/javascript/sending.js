@@ -1,4 +1,4 @@
-// Operations that send events, and that read the runtime properties of hub and partitions.
+// Interoperability tests that send events, and that read the runtime properties of hub and partitions.
 import { EventHubBufferedProducerClient } from "@azure/event-hubs";
 import { CONNECTION, consumer, equal, last, producer, receiving, send, using } from "./client.js";
 

@@ -1,4 +1,4 @@
-// Operations that send every kind of value (sizes, properties, bodies) and receive it unchanged.
+// Interoperability tests that send every kind of value (sizes, properties, bodies) and receive it unchanged.
 import { equal, last, producer, raises, receiving, send, using } from "./client.js";
 
 const HUB = "javascript-values";

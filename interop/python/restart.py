@@ -1,4 +1,4 @@
-"""Operations while the server is killed and started again on the same data and port."""
+"""Interoperability tests while the server is killed and started again on the same data and port."""
 import sys
 import threading
 

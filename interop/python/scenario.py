@@ -1,4 +1,4 @@
-"""Runs the operations with the Python SDK, and prints one line for each: name, `ok` or `failed`, text,
+"""Runs the interoperability tests with the Python SDK, and prints one line for each: name, `ok` or `failed`, text,
 seconds."""
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""Operations over TLS, with the certificate that the server generated.
+"""Interoperability tests over TLS, with the certificate that the server generated.
 
 This client takes a port from a connection string only without TLS, hence the custom endpoint; that in turn means
 WebSockets unless the transport is named.

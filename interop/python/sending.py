@@ -1,4 +1,4 @@
-"""Operations that send events, and that read the runtime properties of hub and partitions."""
+"""Interoperability tests that send events, and that read the runtime properties of hub and partitions."""
 from azure.eventhub import EventData
 
 from client import Receiver, consumer, equal, last, producer

@@ -1,5 +1,5 @@
-//! Format codes: the byte that precedes every AMQP value and tells its type (AMQP 1.0, part 1, section 1.6), and the
-//! descriptors of a message's sections (part 3, section 3.2).
+//! Format codes: the byte that precedes every AMQP value and gives its type (AMQP 1.0, part 1, section
+//! 1.6), and the descriptors of a message's sections (part 3, section 3.2).
 
 #![allow(missing_docs, reason = "the names are those of the specification and say all there is")]
 

@@ -1,4 +1,4 @@
-//! Reads files that hold secrets, and refuses those that others can read.
+//! Reads files that hold secrets, and refuses files that other users can read.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,5 +1,5 @@
-//! Admits receivers of one consumer group to a partition, and disconnects those that lose it
-//! (fencing by epoch).
+//! Admits receivers of one consumer group to a partition, and disconnects receivers with a lower epoch
+//! (fencing).
 //!
 //!   nobody ──epoch e──► one owner (e) ──epoch ≥ e──► another owner
 //!      └─no epoch─► up to five readers ──any epoch──► one owner

@@ -1,4 +1,4 @@
-//! Runs the operations with the library fe2o3-amqp, and prints one line for each: name, `ok` or `failed`,
+//! Runs the interoperability tests with the library fe2o3-amqp, and prints one line for each: name, `ok` or `failed`,
 //! text, seconds.
 //!
 //! Nothing here knows Event Hubs but these files: links, tokens, selectors and batches are written out as a

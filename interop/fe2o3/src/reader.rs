@@ -1,4 +1,4 @@
-//! A receiver link of one partition, on a connection of its own.
+//! A receiver link of one partition, on a connection of its own, with the library fe2o3-amqp.
 
 use std::time::Duration;
 

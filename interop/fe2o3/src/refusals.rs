@@ -1,4 +1,4 @@
-//! Operations that the hub refuses, and the AMQP condition that the client gets.
+//! Interoperability tests of operations that the hub refuses, and the AMQP condition that the client gets.
 
 use fe2o3_amqp::link::{LinkStateError, ReceiverAttachError, RecvError, SenderAttachError};
 use fe2o3_amqp_management::error::Error as ManagementError;

@@ -1,4 +1,4 @@
-//! Operations while the server is killed and started again on the same data and port.
+//! Interoperability tests while the server is killed and started again on the same data and port.
 //!
 //! This library does not reconnect by itself; so an application does it here, in the simplest way: once more from the last event, once more what was
 //! not acknowledged.

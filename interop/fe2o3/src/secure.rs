@@ -1,4 +1,4 @@
-//! Operations over TLS, with the certificate that the server generated.
+//! Interoperability tests over TLS, with the certificate that the server generated.
 
 use std::sync::Arc;
 

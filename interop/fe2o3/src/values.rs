@@ -1,4 +1,4 @@
-//! Operations that send every kind of value (sizes, properties, bodies) and receive it unchanged.
+//! Interoperability tests that send every kind of value (sizes, properties, bodies) and receive it unchanged.
 
 use fe2o3_amqp::link::SendError;
 use fe2o3_amqp_types::messaging::{

@@ -1,4 +1,4 @@
-//! Runs the operations with the Rust SDK, and prints one line for each: name, `ok` or `failed`, text,
+//! Runs the interoperability tests with the Rust SDK, and prints one line for each: name, `ok` or `failed`, text,
 //! seconds.
 //!
 //! The official client of Event Hubs for Rust, as an application uses it. Its lock file holds `tokio-util` back, with

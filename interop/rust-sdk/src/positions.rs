@@ -1,4 +1,4 @@
-//! Operations that receive from every kind of start position.
+//! Interoperability tests that receive from every kind of start position.
 
 use std::time::Duration;
 

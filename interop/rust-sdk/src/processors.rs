@@ -1,4 +1,4 @@
-//! Operations with the SDK's event processors on its checkpoint store in memory: one processor, and two
+//! Interoperability tests with the SDK's event processors on its checkpoint store in memory: one processor, and two
 //! that share the partitions.
 
 use std::collections::BTreeMap;

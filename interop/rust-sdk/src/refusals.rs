@@ -1,4 +1,4 @@
-//! Operations that the hub refuses, and the error that the client gets.
+//! Interoperability tests of operations that the hub refuses, and the error that the client gets.
 
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Operations while the server is killed and started again on the same data and port.
+//! Interoperability tests while the server is killed and started again on the same data and port.
 //!
 //! This client connects again by itself, to send; a receiver ends with an error now and then, and where it does not, it begins once more where it began. So an
 //! application does here what it has to: it opens another behind the last event, and drops what it has already seen.

@@ -1,4 +1,4 @@
-//! Operations over TLS, with the certificate that the server generated.
+//! Interoperability tests over TLS, with the certificate that the server generated.
 //!
 //! This client trusts what the system trusts, and that is one file here, named by `SSL_CERT_FILE`.
 

@@ -1,4 +1,4 @@
-//! Tests of the model and of its search. One program, so that it is built once.
+//! Tests of the model and of its search. One test binary, to save build time.
 #![allow(clippy::print_stdout, reason = "the findings are printed")]
 
 mod exhaustive;

@@ -1,5 +1,5 @@
-//! A receiver that attaches again by itself when its link breaks, as the client of the service does: in the same
-//! epoch, after the last event that it delivered, and only to the log in which it was opened.
+//! A simulated receiver that attaches again by itself when its link breaks, as the Event Hubs client does:
+//! in the same epoch, after the last delivered event, and only to the log in which it was opened.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of the simulation and its command. One program, so that it is built once.
+//! Tests of the simulation and its command. One test binary, to save build time.
 #![allow(clippy::print_stdout, reason = "a test that says how many seeds it took")]
 
 mod command;

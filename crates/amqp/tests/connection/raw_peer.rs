@@ -1,4 +1,5 @@
-//! A test peer that writes its frames by hand, and reads those of a connection.
+//! Test helper: a peer that encodes its frames by hand, and decodes the frames of the connection under
+//! test.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of the encoding of values, performatives and messages. One test program, so that it is built once.
+//! Tests of the encoding of values, performatives and messages. One test binary, to save build time.
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 mod arbitrary_bytes;

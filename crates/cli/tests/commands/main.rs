@@ -1,4 +1,4 @@
-//! Tests of the commands except `demo`, run as a user would. One program, so that it is built once.
+//! Tests of the commands except `demo`, run as a user would. One test binary, to save build time.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod checkpoint_export_and_import;

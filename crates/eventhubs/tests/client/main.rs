@@ -1,5 +1,5 @@
-//! Tests of the client against the real gateway and against scripted peers, one file per subject. One program, so that it
-//! is built once.
+//! Tests of the client against the real gateway and against scripted hubs, one file per subject. One test
+//! binary, to save build time.
 #![allow(clippy::disallowed_methods, reason = "real sockets: tasks and time are the runtime's")]
 #![allow(clippy::print_stdout, reason = "a measurement that is printed")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]

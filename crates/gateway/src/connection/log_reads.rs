@@ -1,4 +1,5 @@
-//! Outbound (hub → peer): limits how many receivers, of one connection and of all, read the log at a time.
+//! Outbound (hub → peer): limits how many receivers read the log at a time, of one connection and of all
+//! together.
 //!
 //! Events that are not in memory have to be read from disk by a blocking thread, and take memory until they
 //! are sent or given back. A client may grant credit to a thousand receivers at once, and read nothing.

@@ -1,5 +1,5 @@
 //! Tests that acknowledged events survive crashes, kills, restarts and disk faults, and that only retention
-//! deletes them. One program, so that it is built once.
+//! deletes them. One test binary, to save build time.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! Tests of the hub, one file per subject. One program, so that it is built once.
+//! Tests of the hub, one file per subject. One test binary, to save build time.
 //!
 //! Tests that start processes belong to `durability`: a process that is being started holds copies of all open files,
 //! and those of a full disk must be closed at once.

@@ -1,4 +1,4 @@
-//! The store's operations, each inside one transaction: read, decide by [`ephor_core::record`], write.
+//! The store's operations, each in one transaction: read, decide by [`ephor_core::record`], write.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Tests of the encoding of Event Hubs messages. One program, so that it is built once.
+//! Tests of the encoding of Event Hubs messages. One test binary, to save build time.
 
 mod common;
 mod golden;

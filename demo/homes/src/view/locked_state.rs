@@ -1,4 +1,4 @@
-//! A consolidated state behind a lock: the task that follows the results changes it, and the page reads it.
+//! A consolidated state in a lock: the task that follows the results updates it, and the page reads it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

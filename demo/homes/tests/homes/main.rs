@@ -1,4 +1,4 @@
-//! Tests of the page and of the results, on real sockets. One program, so that it is built once.
+//! Tests of the demo's page and of its results, on real sockets. One test binary, to save build time.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-// Interoperability tests with several receivers of one partition: which of them the hub admits, and which it disconnects.
+// Interoperability tests with several receivers of one partition: which of them the hub admits, and which
+// it disconnects.
 import { latestEventPosition } from "@azure/event-hubs";
 import { equal, isError, Receiver, receiving, send } from "./client.js";
 

@@ -1,5 +1,5 @@
-// Runs the interoperability tests with the JavaScript SDK, and prints one line for each: name, `ok` or `failed`, text,
-// seconds.
+// Runs the interoperability tests with the JavaScript SDK, and prints one line for each: name, `ok` or
+// `failed`, text, seconds.
 import ownership from "./ownership.js";
 import positions from "./positions.js";
 import refusals from "./refusals.js";

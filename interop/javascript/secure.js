@@ -1,5 +1,6 @@
-// Interoperability tests over TLS, with the certificate that the server generated. Node reads NODE_EXTRA_CA_CERTS when
-// it starts, so the client that does not trust the certificate is a process of its own.
+// Interoperability tests over TLS, with the certificate that the server generated. Node reads
+// NODE_EXTRA_CA_CERTS when it starts, so the client that does not trust the certificate is a process of its
+// own.
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";

@@ -1,4 +1,5 @@
-"""Interoperability tests with several receivers of one partition: which of them the hub admits, and which it disconnects."""
+"""Interoperability tests with several receivers of one partition: which of them the hub admits, and which
+it disconnects."""
 from azure.eventhub import EventData
 
 from client import Receiver, equal, is_error, last, producer

@@ -1,5 +1,5 @@
-"""Runs the interoperability tests with the Python SDK, and prints one line for each: name, `ok` or `failed`, text,
-seconds."""
+"""Runs the interoperability tests with the Python SDK, and prints one line for each: name, `ok` or
+`failed`, text, seconds."""
 import logging
 import sys
 import time

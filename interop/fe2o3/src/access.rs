@@ -1,4 +1,5 @@
-//! Interoperability tests that connect and authenticate in ways that no SDK uses, but other AMQP libraries do.
+//! Interoperability tests that connect and authenticate in ways that no SDK uses, but other AMQP libraries
+//! do.
 
 use fe2o3_amqp::sasl_profile::SaslProfile;
 

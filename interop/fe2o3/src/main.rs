@@ -1,5 +1,5 @@
-//! Runs the interoperability tests with the library fe2o3-amqp, and prints one line for each: name, `ok` or `failed`,
-//! text, seconds.
+//! Runs the interoperability tests with the library fe2o3-amqp, and prints one line for each: name, `ok` or
+//! `failed`, text, seconds.
 //!
 //! Nothing here knows Event Hubs but these files: links, tokens, selectors and batches are written out as a
 //! user of any AMQP library would.

@@ -1,4 +1,5 @@
-//! Interoperability tests with several receivers of one partition: which of them the hub admits, and which it disconnects.
+//! Interoperability tests with several receivers of one partition: which of them the hub admits, and which
+//! it disconnects.
 
 use crate::client::{Client, Failure, equal};
 use crate::events::{event, send, texts};

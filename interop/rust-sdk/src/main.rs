@@ -1,5 +1,5 @@
-//! Runs the interoperability tests with the Rust SDK, and prints one line for each: name, `ok` or `failed`, text,
-//! seconds.
+//! Runs the interoperability tests with the Rust SDK, and prints one line for each: name, `ok` or `failed`,
+//! text, seconds.
 //!
 //! The official client of Event Hubs for Rust, as an application uses it. Its lock file holds `tokio-util` back, with
 //! whose newer versions it does not build. All but one operation run on one thread: on several it may miss an

@@ -1,5 +1,5 @@
-//! Interoperability tests with the SDK's event processors on its checkpoint store in memory: one processor, and two
-//! that share the partitions.
+//! Interoperability tests with the SDK's event processors on its checkpoint store in memory: one processor,
+//! and two that share the partitions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! `ephor-sim`: simulates a fleet for each seed, and checks the guarantees of the host. See `ephor-sim
-//! --help`.
+//! `ephor-sim`: simulates a fleet for each seed, and checks the guarantees of the host. `ephor-sim --help`
+//! lists the options.
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 

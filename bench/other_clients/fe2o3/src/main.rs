@@ -1,5 +1,5 @@
-//! A sender and a receiver built on the library fe2o3-amqp, to compare with: `serve EVENTS` sends messages
-//! of 1 KiB, pre-settled, to each client that attaches a receiver, once for each connection; `receive PORT
+//! A sender and a receiver built on the library fe2o3-amqp, to compare with. `serve EVENTS` sends messages
+//! of 1 KiB, pre-settled, to each client that attaches a receiver, once for each connection. `receive PORT
 //! EVENTS` receives them.
 //!
 //! The server prints its port. The client prints `EVENTS SECONDS`, counted from the first message on.

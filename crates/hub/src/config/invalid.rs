@@ -1,5 +1,5 @@
-//! The error for an invalid configuration, with the path of the value: `hubs[2].partitions: 2000 is more
-//! than 1024; …`.
+//! The error for an invalid configuration, with the path of the value, such as `hubs[2].partitions: 2000 is
+//! more than 1024; …`.
 
 use std::fmt;
 

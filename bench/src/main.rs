@@ -11,7 +11,7 @@
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 
-mod counting;
+mod counting_allocator;
 mod figures;
 mod gateway;
 mod homes;

@@ -14,7 +14,7 @@ use super::other_clients;
 use super::our_client::{Run, Typical, measured, runtime};
 use super::receive::fill;
 use crate::figures::{Bound, Figure, RUNS, progress};
-use crate::hub::subject::EVENT_BYTES;
+use crate::hub::hub_under_test::EVENT_BYTES;
 use crate::options::Options;
 
 const DEFAULT_MIB: u64 = 384;

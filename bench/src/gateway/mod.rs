@@ -18,7 +18,7 @@ mod our_client;
 mod receive;
 mod send;
 mod start;
-mod stream;
+mod tcp_stream;
 
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ pub(crate) fn command(words: &[&str]) -> ExitCode {
 
 fn run(words: &[&str]) -> Result<bool, BoxError> {
     let (name, rest) = match words {
-        ["stream", port, bytes] => return stream::write(port.parse()?, bytes.parse()?).map(|()| true),
+        ["stream", port, bytes] => return tcp_stream::write(port.parse()?, bytes.parse()?).map(|()| true),
         [name, rest @ ..] if !name.starts_with('-') => (Some(*name), rest),
         rest => (None, rest),
     };

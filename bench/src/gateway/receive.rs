@@ -7,9 +7,9 @@ use ephor_hub::{Durability, HubConfig, LocalNamespace, NamespaceConfig, Target};
 use super::dev::{Dev, HUB};
 use super::other_clients;
 use super::our_client::{Typical, receive, runtime};
-use super::stream;
+use super::tcp_stream;
 use crate::figures::{Bound, Figure, RUNS, progress};
-use crate::hub::subject::{EVENT_BYTES, event};
+use crate::hub::hub_under_test::{EVENT_BYTES, event};
 use crate::options::Options;
 
 const DEFAULT_MIB: u64 = 384;
@@ -30,7 +30,7 @@ pub(crate) fn one_connection(options: &Options) -> Result<Vec<Figure>, BoxError>
         progress(&format!("receive: round {round} of {RUNS}"));
         // Leave the last events unread, so that the prefetch never runs dry.
         ours.push(runtime.block_on(receive(&dev, events - events / 64))?);
-        plain.push(stream::read(bytes, events)?);
+        plain.push(tcp_stream::read(bytes, events)?);
         peer.push(fe2o3.receive(events / PEER_SHARE)?);
     }
     let [ours, plain, peer] = [&ours, &plain, &peer].map(|runs| Typical::of(runs));

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::dev::{Dev, HUB};
 use super::our_client::{Run, Typical, measured, runtime};
 use crate::figures::{Bound, Figure, RUNS, progress};
-use crate::hub::subject::{self, EVENT_BYTES, Load, PARTITIONS, Subject, event};
+use crate::hub::hub_under_test::{self, EVENT_BYTES, Load, PARTITIONS, Subject, event};
 use crate::machine::cpu_time;
 use crate::options::Options;
 
@@ -79,9 +79,9 @@ async fn batches(producer: EventHubProducer, load: Load) -> Result<(), BoxError>
 
 fn without_amqp(folder: &std::path::Path, load: Load) -> Result<Run, BoxError> {
     let subject = Subject::open(folder, Durability::Disk, PARTITIONS)?;
-    let runtime = subject::runtime()?;
+    let runtime = hub_under_test::runtime()?;
     let before = cpu_time(std::process::id());
-    let took = runtime.block_on(subject::send(&subject.hub, load));
+    let took = runtime.block_on(hub_under_test::send(&subject.hub, load));
     let server = cpu_time(std::process::id()).saturating_sub(before);
     subject.close()?;
     Ok(Run { events: load.events, took, server, client: std::time::Duration::ZERO })

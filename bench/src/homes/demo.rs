@@ -8,7 +8,7 @@ use std::time::Duration;
 use ephor::BoxError;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::step::{Cores, Step};
+use super::speed_result::{Cores, Step};
 use crate::machine::{busy_time, cpu_time, now, since, sleep};
 
 /// The time limit for its start, and for the last readings to arrive.

@@ -4,14 +4,14 @@
 //! This benchmark fails on wrong results, not on the time that this machine takes.
 
 mod demo;
-mod step;
+mod speed_result;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ephor::BoxError;
 
-use self::step::Step;
+use self::speed_result::Step;
 use crate::figures::{self, progress, thousands};
 use crate::options::Options;
 

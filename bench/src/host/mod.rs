@@ -4,13 +4,13 @@
 //! `ephor-bench host with N` and `ephor-bench host without N` read N events once and print nothing, for
 //! `perf` and `valgrind`.
 
+mod host_and_plain_loop;
 mod instructions;
-mod subjects;
 
 use std::time::Duration;
 
-use self::subjects::{Cost, Subject};
-use crate::counting;
+use self::host_and_plain_loop::{Cost, Subject};
+use crate::counting_allocator;
 
 /// The number of events in one run.
 const EVENTS: u32 = 500_000;
@@ -25,7 +25,7 @@ pub(crate) fn command(words: &[&str]) -> bool {
             let (Some(subject), Ok(events)) = (Subject::named(subject), events.parse()) else {
                 return false;
             };
-            subjects::run(subject, events);
+            host_and_plain_loop::run(subject, events);
         }
         _ => return false,
     }
@@ -33,8 +33,11 @@ pub(crate) fn command(words: &[&str]) -> bool {
 }
 
 fn report() {
-    counting::begin();
-    println!("batches of {}, {EVENTS} events of 100 bytes in memory, median of {RUNS} runs", subjects::BATCH);
+    counting_allocator::begin();
+    println!(
+        "batches of {}, {EVENTS} events of 100 bytes in memory, median of {RUNS} runs",
+        host_and_plain_loop::BATCH
+    );
     println!("load before: {}", crate::machine::load_average());
     println!("{:<22}{:>14}{:>18}{:>20}", "per event", "time", "allocations", "instructions");
     let plain = median(Subject::Loop);
@@ -64,7 +67,7 @@ fn line(name: &str, time: Duration, allocations: f64, instructions: Option<f64>)
 }
 
 fn median(subject: Subject) -> Cost {
-    let mut costs: Vec<Cost> = (0..RUNS).map(|_| subjects::run(subject, EVENTS)).collect();
+    let mut costs: Vec<Cost> = (0..RUNS).map(|_| host_and_plain_loop::run(subject, EVENTS)).collect();
     costs.sort_by_key(|cost| cost.time);
     costs[RUNS / 2]
 }

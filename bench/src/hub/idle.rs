@@ -8,7 +8,7 @@ use ephor_core::position::StartPosition;
 use ephor_hub::Durability;
 use tokio::task::JoinSet;
 
-use super::subject::{Subject, event, receiver, runtime};
+use super::hub_under_test::{Subject, event, receiver, runtime};
 use crate::figures::{Bound, Figure, progress, size};
 use crate::machine::{resident_bytes, sleep, wake_ups_of_others};
 use crate::options::Options;

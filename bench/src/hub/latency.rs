@@ -12,8 +12,8 @@ use ephor_hub::{Durability, Hub, HubProducer};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::raw::SingleAppends;
-use super::subject::{EVENT_BYTES, Subject, event, native, runtime};
+use super::hub_under_test::{EVENT_BYTES, Subject, event, native, runtime};
+use super::raw_disk::SingleAppends;
 use crate::figures::{Figure, progress, quantile};
 use crate::machine::{now, pause};
 use crate::options::Options;

@@ -14,15 +14,15 @@
 //! the median counts.
 
 mod files;
+pub(crate) mod hub_under_test;
 mod idle;
 mod latency;
 mod open;
-mod raw;
+mod raw_disk;
 mod read;
 mod scale;
 mod send;
 mod soak;
-pub(crate) mod subject;
 
 use std::process::ExitCode;
 
@@ -88,7 +88,7 @@ fn figures(benchmarks: &[Benchmark], options: &Options) -> Result<bool, BoxError
         }
         println!(
             "1 KiB events, {} partitions, median of {} runs in turn",
-            subject::PARTITIONS,
+            hub_under_test::PARTITIONS,
             figures::RUNS
         );
         figures::print(&figures);

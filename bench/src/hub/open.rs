@@ -10,7 +10,7 @@ use ephor::BoxError;
 use ephor_hub::{Durability, LocalNamespace, NamespaceConfig};
 
 use super::files::Counted;
-use super::subject::{Load, PARTITIONS, Subject, fill, runtime, send};
+use super::hub_under_test::{Load, PARTITIONS, Subject, fill, runtime, send};
 use crate::figures::{Bound, Figure, RUNS, median, progress, size, thousands, time};
 use crate::machine::{now, since};
 use crate::options::Options;

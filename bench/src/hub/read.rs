@@ -11,11 +11,11 @@ use ephor_core::position::StartPosition;
 use ephor_hub::{Durability, Hub};
 use tokio::task::JoinSet;
 
-use super::raw;
-use super::subject::{
+use super::hub_under_test::{
     EVENT_BYTES, Load, PARTITIONS, Subject, events_in, fill, native, read, read_native, receiver, runtime,
     send,
 };
+use super::raw_disk;
 use crate::figures::{Figure, RUNS, median, progress, size};
 use crate::machine::{now, since};
 use crate::options::Options;
@@ -40,7 +40,7 @@ pub(crate) fn backlog(options: &Options) -> Result<Vec<Figure>, BoxError> {
         progress(&format!("read: round {round} of {RUNS}"));
         // The first round also warms the page cache, if it is not warm from writing.
         let began = now();
-        stored = raw::read_segments(folder.path(), &mut buffer)?;
+        stored = raw_disk::read_segments(folder.path(), &mut buffer)?;
         files.push(since(began).as_secs_f64());
         let hub = subject.hub.clone();
         subject.files.take();

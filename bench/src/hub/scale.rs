@@ -12,7 +12,7 @@ use ephor_core::time::Timestamp;
 use ephor_hub::{Durability, Hub};
 use tokio::task::JoinSet;
 
-use super::subject::{
+use super::hub_under_test::{
     EVENT_BYTES, Load, PARTITIONS, Subject, fill, native, read, read_native, receiver, runtime, send,
 };
 use crate::figures::{Doubling, RUNS, median, progress};

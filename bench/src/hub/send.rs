@@ -8,8 +8,8 @@ use ephor::BoxError;
 use ephor_hub::Durability;
 
 use super::files::Counted;
-use super::raw::{self, Appends};
-use super::subject::{EVENT_BYTES, Load, PARTITIONS, Subject, runtime, send};
+use super::hub_under_test::{EVENT_BYTES, Load, PARTITIONS, Subject, runtime, send};
+use super::raw_disk::{self, Appends};
 use crate::figures::{Bound, Figure, RUNS, median, progress, size};
 use crate::options::Options;
 
@@ -91,7 +91,7 @@ fn rounds(options: &Options, durability: Durability, loops: [Appends; 2]) -> Res
         // The same bytes in pieces of the same size.
         let piece = run.counted.commit_bytes / run.counted.commits;
         for (how, others) in loops.iter().zip(&mut others) {
-            let took = raw::append(&folder.path().join("raw"), run.counted.commit_bytes, piece, *how)?;
+            let took = raw_disk::append(&folder.path().join("raw"), run.counted.commit_bytes, piece, *how)?;
             others.push(took.as_secs_f64());
         }
         ours.push(run);

@@ -13,7 +13,7 @@ use ephor_hub::{Durability, Hub, Retention, Target};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::subject::{MAX_EVENTS, PARTITIONS, Subject, event, native, receiver, runtime};
+use super::hub_under_test::{MAX_EVENTS, PARTITIONS, Subject, event, native, receiver, runtime};
 use crate::figures::{median, per_second, progress, size};
 use crate::machine::{disk_bytes, load_average, now, pause, resident_bytes, since, sleep};
 use crate::options::Options;

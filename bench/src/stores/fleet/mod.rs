@@ -15,7 +15,7 @@ mod members;
 mod options;
 mod process;
 mod server_statistics;
-mod watch;
+mod wait_until_balanced;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ use self::hub::{ROUND, Source};
 use self::ledger::{Balance, Ledger};
 use self::members::Members;
 use self::options::Options;
-use self::watch::{Settled, Watch};
+use self::wait_until_balanced::{Settled, Watch};
 use super::database::{Database, NOT_INSTALLED};
 use crate::figures::{per_second, progress, thousands, time};
 use crate::machine::{self, now, pause, since};

@@ -16,7 +16,7 @@ use ephor_core::source::OpenRequest;
 use ephor_core::time::{Clock, Monotonic};
 use tokio::sync::Notify;
 
-use crate::counting::allocations;
+use crate::counting_allocator::allocations;
 
 /// Events in a batch.
 pub(crate) const BATCH: usize = 100;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ephor_hub::config::DEFAULT_SEGMENT_BYTES;
 use rustix::fs::FallocateFlags;
 
-use super::subject::noise;
+use super::hub_under_test::noise;
 use crate::machine::{now, since};
 
 /// The preallocation step of loops that preallocate: the same as the hub's.

@@ -23,7 +23,7 @@
 //!
 //! [`keep_valid`] is for messages that were stored without validation, or by laxer rules.
 
-mod keep;
+mod valid_sections;
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ use crate::encode;
 use crate::format_codes::{self as code, section};
 use crate::message::{Body, BodyKind, Section, Sections};
 use crate::value::Value;
-pub use keep::keep_valid;
+pub use valid_sections::keep_valid;
 
 /// How a value fits its place.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -33,10 +33,9 @@
 //! | `outgoing_memory.rs` | decides whether there is memory for the rest of a large outgoing message |
 //! | `incomplete_deliveries.rs` | incomplete deliveries: their size and age |
 //! | `footprint.rs` | the memory of sessions and links themselves |
-//! | `clock.rs` | heartbeats and timeouts |
+//! | `heartbeats_and_timeouts.rs` | heartbeats and timeouts |
 //! | `output.rs` | the output buffer, and its high and low mark |
 
-mod clock;
 mod config;
 mod dispatch;
 mod event;
@@ -45,6 +44,7 @@ mod flow;
 mod flow_tests;
 mod footprint;
 mod handshake;
+mod heartbeats_and_timeouts;
 mod incomplete_deliveries;
 mod link;
 mod outgoing_memory;
@@ -68,7 +68,7 @@ pub use slots::{LinkId, SessionId};
 use crate::frame::MIN_MAX_FRAME_SIZE;
 use crate::limits::Limits;
 use crate::performative::Role;
-use clock::Clock;
+use heartbeats_and_timeouts::Clock;
 use incomplete_deliveries::UnendedDeliveries;
 use link::Link;
 use output::Output;

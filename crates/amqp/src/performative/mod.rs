@@ -14,9 +14,9 @@
 
 mod attach;
 mod begin;
-mod delivery;
 pub mod descriptor;
 mod detach_end_close;
+mod disposition;
 mod error;
 mod fields;
 mod flow;
@@ -27,8 +27,8 @@ mod transfer;
 
 pub use attach::{Attach, ReceiverSettles, Role, SenderSettles};
 pub use begin::Begin;
-pub use delivery::{Disposition, Outcome};
 pub use detach_end_close::{Close, Detach, End};
+pub use disposition::{Disposition, Outcome};
 pub use error::{Error, condition};
 pub use flow::Flow;
 pub use open::Open;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
 mod arbitrary_bytes;
-mod conforming;
+mod nonconforming_messages;
 mod performatives;
 mod sections;
 mod validation;

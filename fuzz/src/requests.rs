@@ -2,8 +2,10 @@
 
 use ephor_wire::cbs::{PutToken, write_accepted, write_refused};
 use ephor_wire::condition::{Condition, Refusal};
-use ephor_wire::exchange::{MAX_ID_LENGTH, MAX_TEXT_LENGTH, Request, RequestId, Response, write_refusal};
 use ephor_wire::management::{HubDescription, PartitionDescription, Query};
+use ephor_wire::request_response::{
+    MAX_ID_LENGTH, MAX_TEXT_LENGTH, Request, RequestId, Response, write_refusal,
+};
 
 /// The maximum size of a short answer beside the id that it repeats.
 const AROUND_AN_ID: usize = 128;

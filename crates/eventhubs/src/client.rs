@@ -13,8 +13,8 @@ use ephor_core::source::{
 use ephor_runtime::environment::{Environment, TokioEnvironment};
 use ephor_wire::condition::{Class, source_error};
 use ephor_wire::connection_string::ConnectionString;
-use ephor_wire::exchange::Response;
 use ephor_wire::management::{HubDescription, NoDescription, PartitionDescription, Query};
+use ephor_wire::request_response::Response;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 

@@ -10,8 +10,10 @@ use ephor_core::time::Timestamp;
 
 use crate::address::MAX_ADDRESS_LENGTH;
 use crate::condition::{Condition, Refusal};
-use crate::exchange::{Request, RequestContent, RequestId, ResponseHead, write_request, write_response};
 use crate::quote::quoted;
+use crate::request_response::{
+    Request, RequestContent, RequestId, ResponseHead, write_request, write_response,
+};
 
 const PUT_TOKEN: &str = "put-token";
 const ACCEPTED: i32 = 202;

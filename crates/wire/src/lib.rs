@@ -10,7 +10,7 @@
 //! | the start position of a receiver | [`selector`] |
 //! | the annotations that the hub adds on delivery | [`annotations`] |
 //! | many events in one message | [`batch`] |
-//! | requests and responses: putting tokens, describing hubs | [`exchange`], [`cbs`], [`management`] |
+//! | requests and responses: putting tokens, describing hubs | [`request_response`], [`cbs`], [`management`] |
 //! | error conditions, and what a client does about them | [`condition`] |
 //! | the address of a hub, and the credential for it | [`connection_string`] |
 //! | keys, tokens and what they permit | [`sas`] |
@@ -22,10 +22,10 @@ pub mod batch;
 pub mod cbs;
 pub mod condition;
 pub mod connection_string;
-pub mod exchange;
 pub mod management;
 pub mod message;
 pub mod names;
 mod quote;
+pub mod request_response;
 pub mod sas;
 pub mod selector;

@@ -14,10 +14,10 @@ use ephor_core::time::Timestamp;
 
 use crate::annotations::{signed, write_offset};
 use crate::condition::{Condition, Refusal, error_texts};
-use crate::exchange::{
+use crate::names::{HUB_TYPE, PARTITION_TYPE};
+use crate::request_response::{
     Request, RequestContent, RequestId, Response, ResponseHead, write_request, write_response,
 };
-use crate::names::{HUB_TYPE, PARTITION_TYPE};
 
 /// The time of the last event that the service reports for a partition that never had one: 0001-01-01.
 pub const NEVER: Timestamp = Timestamp(-62_135_596_800_000);

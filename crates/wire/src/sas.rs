@@ -9,7 +9,7 @@
 //! same URI in different ways, so a verifier takes it as it came. The fields come in any order.
 
 mod claims;
-mod ring;
+mod key_ring;
 mod scope;
 
 use std::fmt;
@@ -24,7 +24,7 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 
 pub use claims::Claims;
-pub use ring::{Grant, KeyRing, SharedKey};
+pub use key_ring::{Grant, KeyRing, SharedKey};
 pub use scope::Scope;
 
 /// The time for which a token is still accepted after it expired. The original .NET client renews its token 10

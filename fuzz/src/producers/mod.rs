@@ -5,8 +5,8 @@
 //! producer of its own. Whatever happens, an acknowledged event is stored, and none is stored twice.
 
 #[allow(clippy::unwrap_used, reason = "shared with tests of the hub")]
-#[path = "../../../crates/hub/tests/common/gated.rs"]
-mod gated;
+#[path = "../../../crates/hub/tests/common/blocking_files.rs"]
+mod blocking_files;
 mod producer_connection;
 mod server;
 

@@ -12,7 +12,7 @@ use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig};
 use ephor_runtime::environment::SystemClock;
 use tokio::runtime::Runtime;
 
-use super::gated::{Gated, Gates};
+use super::blocking_files::{Gated, Gates};
 
 /// The hub that all producers send to.
 pub(super) const HUB: &str = "homes";

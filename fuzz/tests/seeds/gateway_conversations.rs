@@ -51,7 +51,7 @@ fn by_name() -> Vec<u8> {
 /// Authenticates with a token.
 fn by_token() -> Vec<u8> {
     let token = sign("sb://localhost/", DEVELOPMENT_KEY_NAME, &Key::new(DEVELOPMENT_KEY), IN_THE_YEAR_2200);
-    [headers("ANONYMOUS", b""), exchange_with("$cbs", 0, 1, &exchange::put(&token))].concat()
+    [headers("ANONYMOUS", b""), exchange_with("$cbs", 0, 1, &request_response::put(&token))].concat()
 }
 
 fn attach(handle: u32, attach: Attach) -> Vec<u8> {
@@ -167,7 +167,7 @@ pub(crate) fn conversations() -> Seeds {
         receiver(5, &Start::Latest { inclusive: true }, Some(2)),
         farewell(),
     ];
-    let [hub, partition] = exchange::queries();
+    let [hub, partition] = request_response::queries();
     let asking = [
         by_token(),
         exchange_with("$management", 2, 2, &hub),
@@ -190,7 +190,7 @@ pub(crate) fn conversations() -> Seeds {
         headers("ANONYMOUS", b""),
         sender(2, "homes"),
         receiver(3, &Start::Earliest, None),
-        exchange_with("$cbs", 4, 0, &exchange::put("no token")),
+        exchange_with("$cbs", 4, 0, &request_response::put("no token")),
         exchange_with("$management", 6, 1, &hub),
         farewell(),
     ];

@@ -8,7 +8,6 @@
 mod bodies;
 mod conversation;
 mod events;
-mod exchange;
 mod files;
 mod gateway_conversations;
 mod logs;
@@ -16,6 +15,7 @@ mod producers;
 mod raw_frames;
 mod records;
 mod replay;
+mod request_response;
 mod texts;
 
 use std::fs;
@@ -46,7 +46,7 @@ fn seeds(target: &str) -> Seeds {
         "hub_urls" => texts::hub_urls(),
         "configs" => files::configs(),
         "catalogs" => files::catalogs(),
-        "requests" => exchange::both_sides(),
+        "requests" => request_response::both_sides(),
         "rows" => records::rows(),
         "blobs" => records::blobs(),
         "exports" => records::exports(),

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use ephor_amqp::connection::{LinkId, Sent};
 use ephor_amqp::performative::{Attach, Outcome, Role, Target};
 use ephor_wire::address::Address;
-use ephor_wire::exchange::{RequestId, Response};
 use ephor_wire::management::Query;
+use ephor_wire::request_response::{RequestId, Response};
 use tokio::sync::oneshot;
 
 use super::sending::outcome_of;

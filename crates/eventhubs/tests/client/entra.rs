@@ -13,7 +13,7 @@ use ephor_eventhubs::{EntraId, EventHubOptions, SendFailure, TokenKind};
 use ephor_gateway::GatewayConfig;
 use ephor_wire::condition::{Condition, Refusal};
 
-use crate::common::peer::{Peer, Put, Script};
+use crate::common::scripted_hub::{Peer, Put, Script};
 use crate::common::{TestHub, quick, request, within};
 
 type Answer = dyn FnMut(usize) -> azure_core::Result<AccessToken> + Send;

@@ -14,8 +14,8 @@ use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenRequest, ReceiveError};
 use ephor_eventhubs::{EventHubOptions, Target};
 
+use crate::common::cutting_proxy::Proxy;
 use crate::common::faulty_proxy::FaultyProxy;
-use crate::common::proxy::Proxy;
 use crate::common::{TestHub, quick, receive, request, texts, within};
 
 /// The number of messages in a run with random cuts.

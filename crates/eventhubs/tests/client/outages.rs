@@ -16,8 +16,8 @@ use ephor_eventhubs::{ConnectionString, EventHub, EventHubOptions};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
-use crate::common::gate::Gate;
 use crate::common::log::Log;
+use crate::common::simulated_outage::Gate;
 use crate::common::{Served, TestHub, request, texts, within};
 
 /// A client with an address of its own for the hub, like a process on another machine.

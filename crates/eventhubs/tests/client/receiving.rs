@@ -14,7 +14,7 @@ use ephor_eventhubs::{EventHubOptions, LogReplaced};
 use ephor_gateway::GatewayConfig;
 use ephor_wire::selector::Start;
 
-use crate::common::peer::{Act, Answer, Peer, Script};
+use crate::common::scripted_hub::{Act, Answer, Peer, Script};
 use crate::common::{TestHub, quick, receive, request, texts, within};
 
 /// A hub with these answers for its receiver links, one for each.

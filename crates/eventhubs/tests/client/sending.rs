@@ -11,7 +11,7 @@ use ephor_core::producer::{ProducerError, SendCause};
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::{EventHubOptions, ProducerOptions, SendFailure, Target};
 
-use crate::common::peer::{Fate, Peer, Script};
+use crate::common::scripted_hub::{Fate, Peer, Script};
 use crate::common::{TestHub, quick, receive, request, texts, within};
 
 async fn hub(message: impl FnMut(usize) -> Fate + Send + 'static) -> Peer {

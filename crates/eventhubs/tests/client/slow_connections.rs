@@ -11,7 +11,7 @@ use ephor_hub::HubConfig;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::common::peer::{Fate, Peer, Script};
+use crate::common::scripted_hub::{Fate, Peer, Script};
 use crate::common::slow_proxy::{FAST, Rates, Slow};
 use crate::common::{TestHub, quick, receive, request, within};
 

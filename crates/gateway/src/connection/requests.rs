@@ -12,8 +12,8 @@ use ephor_hub::HubError;
 use ephor_wire::address::Address;
 use ephor_wire::cbs::{self, PutToken};
 use ephor_wire::condition::{Condition, Refusal, RequestTracking, error_texts as texts};
-use ephor_wire::exchange::{Request, write_refusal};
 use ephor_wire::management::{HubDescription, PartitionDescription, Query};
+use ephor_wire::request_response::{Request, write_refusal};
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 

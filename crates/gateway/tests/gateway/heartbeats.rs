@@ -12,8 +12,8 @@ use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig};
 use ephor_wire::connection_string::{DEVELOPMENT_KEY, DEVELOPMENT_KEY_NAME};
 use tokio::task::JoinSet;
 
+use crate::blocking_files::Gated;
 use crate::client::{Client, encoded};
-use crate::gated::Gated;
 use crate::server::HUB;
 
 #[tokio::test]

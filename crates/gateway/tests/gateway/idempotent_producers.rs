@@ -21,9 +21,9 @@ use ephor_wire::management::Query;
 use tokio::io::DuplexStream;
 use tokio::task::JoinSet;
 
+use crate::blocking_files::{Gate, Gated, Gates};
 use crate::client::{Client, encoded};
 use crate::faulty_files::{Fate, FaultyFiles};
-use crate::gated::{Gate, Gated, Gates};
 use crate::server::{HUB, within};
 
 /// Capacity of a stream in memory.

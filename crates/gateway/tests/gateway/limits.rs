@@ -57,7 +57,7 @@ async fn a_connection_beyond_the_limit_is_closed_with_the_reason() {
         expires_at: None,
     };
     let mut message = Vec::new();
-    put.write(&ephor_wire::exchange::RequestId::number(1), "replies", &mut message);
+    put.write(&ephor_wire::request_response::RequestId::number(1), "replies", &mut message);
     let _ = second.connection().send(requests, 0, true, &[&message]);
     match second.closed().await {
         Closed::ByPeer(Some(error)) => assert_eq!(error.condition, "amqp:resource-limit-exceeded"),

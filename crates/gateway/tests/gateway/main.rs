@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
-mod as_the_service;
 mod authentication;
+#[path = "../../../hub/tests/common/blocking_files.rs"]
+mod blocking_files;
 mod certificates;
 mod client;
 #[path = "../../../hub/tests/common/copies.rs"]
@@ -11,8 +12,6 @@ mod copies;
 mod deleted_hubs_and_full_disks;
 #[path = "../../../hub/tests/common/faulty_files.rs"]
 mod faulty_files;
-#[path = "../../../hub/tests/common/gated.rs"]
-mod gated;
 mod heartbeats;
 mod idempotent_producers;
 mod limits;
@@ -27,10 +26,11 @@ mod messages_without_validation;
 mod quirks;
 mod raw_peer;
 mod receiving;
-mod recorded;
-mod segments;
 mod sending;
 mod server;
+mod service_compatibility;
+mod service_recordings;
 mod sizes;
+mod tcp_segments;
 mod unauthenticated;
 mod unread_answers;

@@ -4,8 +4,8 @@ use ephor_amqp::connection::Event;
 use ephor_amqp::performative::Attach;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::{HubName, PartitionId};
-use ephor_wire::exchange::{RequestId, Response};
 use ephor_wire::management::{HubDescription, PartitionDescription, Query};
+use ephor_wire::request_response::{RequestId, Response};
 
 use crate::client::{Client, rejection};
 use crate::server::{HUB, PARTITIONS, Server};

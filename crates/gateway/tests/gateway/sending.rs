@@ -177,7 +177,7 @@ async fn a_producer_that_numbers_its_events_is_stored_once() {
     let query =
         ephor_wire::management::Query::Partition { hub: HUB.parse().unwrap(), partition: PartitionId(1) };
     let (_, _, answer) = client.describe("$management", &query).await;
-    let response = ephor_wire::exchange::Response::read(&answer).unwrap();
+    let response = ephor_wire::request_response::Response::read(&answer).unwrap();
     let described = ephor_wire::management::PartitionDescription::read(&response).unwrap();
     assert_eq!(described.partition.last.unwrap().sequence.0, 2);
 }

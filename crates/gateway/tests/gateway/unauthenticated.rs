@@ -220,7 +220,7 @@ async fn refusals_without_end_fill_no_log() {
         expires_at: None,
     };
     let mut message = Vec::new();
-    put.write(&ephor_wire::exchange::RequestId::number(1), "replies", &mut message);
+    put.write(&ephor_wire::request_response::RequestId::number(1), "replies", &mut message);
     for _ in 0..500 {
         while !matches!(unauthenticated.connection().send(link, 0, true, &[&message]), Sent::Sent(_)) {
             unauthenticated

@@ -9,8 +9,8 @@ use ephor_core::event::NewEvent;
 use ephor_gateway::config::MIN_BUFFERED_BYTES;
 use ephor_gateway::{GatewayConfig, GatewayLimits};
 use ephor_hub::HubConfig;
-use ephor_wire::exchange::RequestId;
 use ephor_wire::management::Query;
+use ephor_wire::request_response::RequestId;
 
 use crate::client::{Client, encoded};
 use crate::server::{HUB, Server};

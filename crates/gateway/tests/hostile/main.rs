@@ -6,14 +6,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 
+#[path = "../../../hub/tests/common/blocking_files.rs"]
+mod blocking_files;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../gateway/client.rs"]
 mod client;
 mod connection_flood;
 #[path = "../../../hub/tests/common/copies.rs"]
 mod copies;
-#[path = "../../../hub/tests/common/gated.rs"]
-mod gated;
 mod incomplete_deliveries;
 mod malformed_frames;
 mod malformed_messages;

@@ -15,8 +15,8 @@ use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, Target};
 use ephor_runtime::environment::{SystemClock, TokioEnvironment};
 use ephor_wire::selector::Start;
 
+use crate::blocking_files::{Gate, Gated};
 use crate::client::{Client, encoded, receiver};
-use crate::gated::{Gate, Gated};
 use crate::process_resources::{MIB, alone, forget_peak, memory, peak_memory, run, scale};
 use crate::server::{HUB, Server};
 

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
 use ephor_core::time::Timestamp;
 
 use super::damage::{Damage, KnownDamage};
+use super::frame_iterator::Walk;
 use super::index::{Index, max_index_bytes};
 use super::layout::{PartitionStart, SegmentHeader, index_name, segment_name};
 use super::recovery::recover;
 use super::segment::{Frame, Segment, read_header};
-use super::walk::Walk;
 use crate::files::Files;
 
 /// A reader gives up after retention has deleted this many segments in a row right before it opens them.

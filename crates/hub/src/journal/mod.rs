@@ -10,6 +10,7 @@
 mod commit;
 mod damage;
 mod durable_mark;
+mod frame_iterator;
 mod index;
 pub(crate) mod layout;
 mod log;
@@ -20,7 +21,6 @@ mod retention;
 mod segment;
 mod time_file;
 pub(crate) mod verify;
-mod walk;
 
 use std::collections::VecDeque;
 use std::io;

@@ -12,6 +12,7 @@ use ephor_core::time::Timestamp;
 
 use super::damage::Damage;
 use super::durable_mark::{DurableMark, DurableMarkFile};
+use super::frame_iterator::{Step, Walk};
 use super::index::Index;
 use super::layout::{PartitionStart, SegmentHeader, Unreadable, segment_name, segment_number};
 use super::log::{Entry, Log};
@@ -19,7 +20,6 @@ use super::recovery::{Recovered, recover};
 use super::retention::{NewestEvent, SealedSegment, newest_between};
 use super::segment::{Segment, read_header};
 use super::time_file::TimeFile;
-use super::walk::{Step, Walk};
 use super::{Journal, JournalConfig, MAX_UNSYNCED, RecoveryReport, create_segment};
 use crate::files::{File, Files, is_disk_full};
 use crate::time::ClockSamples;

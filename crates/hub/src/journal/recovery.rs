@@ -10,9 +10,9 @@ use std::io;
 use std::ops::Range;
 
 use super::damage::Damage;
+use super::frame_iterator::{Step, Walk};
 use super::index::Index;
 use super::layout::{FrameHeader, Kind, MIN_RECORD};
-use super::walk::{Step, Walk};
 
 /// The result of the recovery of a segment.
 #[derive(Debug)]

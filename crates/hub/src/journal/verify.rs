@@ -4,11 +4,11 @@ use std::io;
 
 use super::damage::Damage;
 use super::durable_mark::DurableMarkFile;
+use super::frame_iterator::Walk;
 use super::index::Index;
 use super::layout::{Unreadable, segment_name, segment_number};
 use super::recovery::recover;
 use super::segment::read_header;
-use super::walk::Walk;
 use crate::files::Files;
 
 /// The result of verifying a log.

@@ -1,8 +1,8 @@
 //! Test helpers that the tests of the hub share.
 #![allow(dead_code, reason = "each test uses its own part")]
 
+pub(crate) mod blocking_files;
 pub(crate) mod faulty_files;
-pub(crate) mod gated;
 
 use std::path::Path;
 use std::sync::Arc;

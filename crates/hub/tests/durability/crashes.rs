@@ -11,12 +11,12 @@ use tokio::runtime::Runtime;
 
 use crate::common::faulty_files::{Fate, FaultyFiles};
 use crate::crash_model::Checked;
+use crate::crash_model::acknowledged::Model;
 use crate::crash_model::committer_clock::START;
-use crate::crash_model::model::Model;
-use crate::crash_model::point::{Ending, Past, Point, Tally, first_life, steps};
+use crate::crash_model::crash_point::{Ending, Past, Point, Tally, first_life, steps};
 use crate::crash_model::process_run::ProcessRun;
 use crate::crash_model::script::{HOMES, Operation, Variant, variants};
-use crate::crash_model::watched::Watched;
+use crate::crash_model::watched_files::Watched;
 use crate::crash_model::workers::{for_each, runtime};
 
 const DEFAULT_POINTS: usize = 2_000;

@@ -11,7 +11,7 @@ use ephor_testkit::conformance::source::check;
 
 use tokio::task::JoinSet;
 
-use crate::common::gated::{Gate, Gated, Gates};
+use crate::common::blocking_files::{Gate, Gated, Gates};
 
 /// A clock that stands where it is put, and kills the committer that asks it.
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ use ephor_hub::{
 use ephor_testkit::conformance::source::check;
 use tokio::task::JoinSet;
 
-use crate::common::gated::Gated;
+use crate::common::blocking_files::Gated;
 use crate::common::{Ticking, files_for};
 
 const FIRST: PartitionId = PartitionId(0);

@@ -24,7 +24,7 @@ use ephor_testkit::conformance::source::check;
 use tokio::task::JoinSet;
 
 use crate::common::Ticking;
-use crate::common::gated::{Gate, Gated};
+use crate::common::blocking_files::{Gate, Gated};
 
 const FIRST: PartitionId = PartitionId(0);
 const EVERY_DURABILITY: [Durability; 3] = [Durability::Disk, Durability::PageCache, Durability::Memory];

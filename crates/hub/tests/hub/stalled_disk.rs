@@ -11,7 +11,7 @@ use ephor_core::source::OpenRequest;
 use ephor_hub::{Hub, HubConfig, HubError, LocalNamespace, NamespaceConfig};
 
 use crate::common::Ticking;
-use crate::common::gated::{Gate, Gated};
+use crate::common::blocking_files::{Gate, Gated};
 
 /// Far longer than an answer takes that does not wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(20);

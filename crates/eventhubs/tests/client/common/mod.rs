@@ -1,11 +1,11 @@
 //! Test helper: a hub in memory with the real gateway, on a loopback port of its own.
 
+pub(crate) mod cutting_proxy;
 pub(crate) mod faulty_proxy;
 pub(crate) mod frames;
-pub(crate) mod gate;
 pub(crate) mod log;
-pub(crate) mod peer;
-pub(crate) mod proxy;
+pub(crate) mod scripted_hub;
+pub(crate) mod simulated_outage;
 pub(crate) mod slow_proxy;
 
 use std::net::SocketAddr;

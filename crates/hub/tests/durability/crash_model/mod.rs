@@ -7,26 +7,26 @@
 //! | file | owns |
 //! |---|---|
 //! | `committer_clock.rs` | the clock: it also knows when a committer is idle, and can hold it back |
-//! | `watched.rs` | the files: they count steps, end with a process, and let readers read before a sync |
+//! | `watched_files.rs` | the files: they count steps, end with a process, and let readers read before a sync |
 //! | `event.rs` | event bodies that identify their event |
-//! | `model.rs` | the acknowledgements, and whether they are kept |
+//! | `acknowledged.rs` | the acknowledgements, and whether they are kept |
 //! | `script.rs` | the operations of a process run; the variants |
 //! | `process_run.rs` | one run of a process |
 //! | `reading.rs` | reads all events of a hub |
-//! | `point.rs` | one crash: its step, and the state after it |
+//! | `crash_point.rs` | one crash: its step, and the state after it |
 //! | `workers.rs` | runs crashes in parallel |
 //! | `folder.rs` | a small data folder to damage, and its checks |
 #![allow(dead_code, unreachable_pub, reason = "each test uses its own part")]
 
+pub mod acknowledged;
 pub mod committer_clock;
+pub mod crash_point;
 pub mod event;
 pub mod folder;
-pub mod model;
-pub mod point;
 pub mod process_run;
 pub mod reading;
 pub mod script;
-pub mod watched;
+pub mod watched_files;
 pub mod workers;
 
 /// What went wrong, in words.

@@ -16,11 +16,11 @@ use rustix::io::Errno;
 use tokio::runtime::Runtime;
 
 use super::Checked;
+use super::acknowledged::{Certainty, Model};
 use super::committer_clock::CommitterClock;
-use super::model::{Certainty, Model};
 use super::reading::{all_of, reader, rest_of};
 use super::script::{HOMES, Operation, Sent, Variant};
-use super::watched::Watched;
+use super::watched_files::Watched;
 
 /// Opening is tried at most this often, while calls fail on demand of the script.
 const OPENINGS: usize = 5;

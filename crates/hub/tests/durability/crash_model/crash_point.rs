@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use tokio::runtime::Runtime;
 
 use super::Checked;
+use super::acknowledged::Model;
 use super::committer_clock::START;
-use super::model::Model;
 use super::process_run::{ProcessRun, check_files};
 use super::script::Variant;
-use super::watched::{Death, Watched};
+use super::watched_files::{Death, Watched};
 use crate::common::faulty_files::{Fate, FaultyFiles};
 
 /// How a process run ends.

@@ -9,8 +9,8 @@ use ephor_amqp::performative::{Attach, Error, Outcome, ReceiverSettles, SenderSe
 use ephor_core::event::NewEvent;
 use ephor_core::ids::{HubName, PartitionId};
 use ephor_wire::cbs::{PutToken, TokenKind};
-use ephor_wire::exchange::Response;
 use ephor_wire::management::{HubDescription, Query};
+use ephor_wire::request_response::Response;
 use ephor_wire::sas::{Key, sign};
 use ephor_wire::selector::Start;
 

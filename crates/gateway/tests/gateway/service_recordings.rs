@@ -9,8 +9,8 @@ use ephor_amqp::{Encoded, Reader, Sections, Value};
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
 use ephor_wire::annotations::Delivered;
-use ephor_wire::exchange::Response;
 use ephor_wire::management::Query;
+use ephor_wire::request_response::Response;
 
 use crate::client::{Client, receiver, rejection};
 use crate::server::{HUB, Server};

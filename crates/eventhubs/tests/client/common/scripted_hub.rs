@@ -20,9 +20,9 @@ use ephor_eventhubs::{ConnectionString, EventHub, EventHubBuilder, EventHubOptio
 use ephor_wire::annotations::{Stamp, deliver};
 use ephor_wire::batch::Envelope;
 use ephor_wire::cbs::{self, PutToken};
-use ephor_wire::exchange::Request;
 use ephor_wire::management::HubDescription;
 use ephor_wire::message;
+use ephor_wire::request_response::Request;
 use ephor_wire::selector::Start;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;

@@ -6,8 +6,8 @@ use ephor_core::source::{LastEnqueued, PartitionProperties};
 use ephor_core::time::Timestamp;
 use ephor_wire::cbs::{PutToken, TokenKind, write_accepted};
 use ephor_wire::condition::{Condition, Refusal};
-use ephor_wire::exchange::{RequestId, write_refusal};
 use ephor_wire::management::{HubDescription, PartitionDescription, Query};
+use ephor_wire::request_response::{RequestId, write_refusal};
 
 use crate::Seeds;
 use crate::raw_frames::written;

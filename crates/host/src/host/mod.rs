@@ -22,15 +22,15 @@ mod other_hubs_while_running;
 mod ownership;
 pub(crate) mod ownership_changes;
 mod pumps;
-mod reachable;
 mod renewer;
 mod running_host;
 mod signals;
 pub(crate) mod snapshot;
 mod start;
+mod start_timeout;
 mod stop;
 mod stop_progress;
-mod stuck;
+mod stuck_calls;
 #[cfg(feature = "mutations")]
 mod switched_off_rules;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use ephor_core::store::Handoff;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Interrupt, InterruptMask};
+use super::interrupts::{Interrupt, InterruptMask};
 use super::open::panicked;
 use super::{Ending, Pump};
 use crate::context::{Checkpointed, PartitionContext};

@@ -9,7 +9,7 @@ use ephor_core::failure::{AfterFailure, FailurePolicy};
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Interrupt, InterruptMask, LazyTimer};
+use super::interrupts::{Interrupt, InterruptMask, LazyTimer};
 use super::open::panicked;
 use super::{Ending, Pump};
 use crate::context::Checkpointed;

@@ -17,7 +17,7 @@ mod close;
 mod deliver;
 mod epochless;
 mod gaps;
-mod guard;
+mod interrupts;
 mod open;
 mod position_beyond_end;
 #[cfg(feature = "mutations")]
@@ -47,7 +47,7 @@ use crate::pump_activity::{PumpActivity, PumpState};
 use crate::pump_interface::{Drain, PumpArgs, PumpEnd};
 use epochless::Displacements;
 use gaps::GapReports;
-use guard::{Guard, Interrupt, InterruptMask, LazyTimer};
+use interrupts::{Guard, Interrupt, InterruptMask, LazyTimer};
 use position_beyond_end::Doubt;
 
 /// Creates a processor for a partition.

@@ -13,7 +13,7 @@ use ephor_core::source::{OpenError, OpenRequest, PartitionProperties, Receiver, 
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
-use super::guard::{Interrupt, InterruptMask, LazyTimer};
+use super::interrupts::{Interrupt, InterruptMask, LazyTimer};
 #[cfg(feature = "mutations")]
 use super::switched_off_rules;
 use super::{Ending, Pump, SOURCE_BACKOFF, SOURCE_PAUSE};

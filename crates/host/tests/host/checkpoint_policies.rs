@@ -12,7 +12,7 @@ use ephor::{CheckpointPolicy, EventProcessorOptions, FailurePolicy};
 use ephor_testkit::TestFleet;
 
 fn policy(ledger: &Ledger, checkpoint: CheckpointPolicy) -> EventProcessorOptions {
-    // Each is written at once; the rate limit is tested in `spaced_checkpoints.rs`.
+    // Each is written at once; the rate limit is tested in `rate_limited_checkpoints.rs`.
     let checkpoint = checkpoint.spaced(Duration::ZERO);
     EventProcessorOptions { checkpoint, max_batch_size: 5, ..ledger.options() }
 }

@@ -13,7 +13,7 @@ use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_testkit::TestFleet;
 
 fn manual(ledger: &Ledger) -> EventProcessorOptions {
-    // Each is written at once; the rate limit is tested in `spaced_checkpoints.rs`.
+    // Each is written at once; the rate limit is tested in `rate_limited_checkpoints.rs`.
     let checkpoint = CheckpointPolicy::manual().spaced(Duration::ZERO);
     EventProcessorOptions { checkpoint, ..ledger.options() }
 }

@@ -5,16 +5,16 @@
 //! concerned, of the hosts that owned it, and of their faults, in the last epochs before the promise broke.
 
 mod fleet_description;
+mod history_lines;
 mod selection;
-mod words;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::mutations::Mutation;
 use crate::shrink::Shrunk;
+use history_lines::Words;
 use selection::Part;
-use words::Words;
 
 /// A failing run, shown by `Display`.
 pub struct Story<'a> {

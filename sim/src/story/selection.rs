@@ -6,7 +6,7 @@ use std::time::Duration;
 use ephor_core::ids::PartitionId;
 
 use crate::scenario::Injection;
-use crate::story::words;
+use crate::story::history_lines;
 
 /// At most this many changes of owner before the end are shown.
 const MAX_CHANGES: usize = 3;
@@ -46,10 +46,12 @@ pub(super) fn of(
     let lines = &lines[..lines.len().min(end + 1)];
     let done: BTreeSet<usize> = injections.iter().filter_map(|injection| line_of(injection, lines)).collect();
     let start = start(partition, lines);
-    let mut hosts: BTreeSet<String> = done.iter().flat_map(|line| words::hosts(&lines[*line].1)).collect();
+    let mut hosts: BTreeSet<String> =
+        done.iter().flat_map(|line| history_lines::hosts(&lines[*line].1)).collect();
     if let Some(partition) = partition {
-        let owned = lines[start..].iter().filter(|(_, text)| words::partitions(text).contains(&partition));
-        hosts.extend(owned.flat_map(|(_, text)| words::hosts(text)));
+        let owned =
+            lines[start..].iter().filter(|(_, text)| history_lines::partitions(text).contains(&partition));
+        hosts.extend(owned.flat_map(|(_, text)| history_lines::hosts(text)));
     }
     let chosen: Vec<usize> = (0..lines.len())
         .filter(|line| done.contains(line) || (*line >= start && matters(&lines[*line].1, partition, &hosts)))
@@ -72,13 +74,13 @@ fn changes_owner(text: &str, of: &str) -> bool {
 }
 
 fn matters(text: &str, partition: Option<PartitionId>, hosts: &BTreeSet<String>) -> bool {
-    let (named, places) = (words::hosts(text), words::partitions(text));
+    let (named, places) = (history_lines::hosts(text), history_lines::partitions(text));
     match partition {
         Some(partition) if !places.is_empty() => places.contains(&partition),
         // Lines about a whole host, or about none: the hub, the store, the end of all faults.
         Some(_) => named.is_empty() || named.iter().any(|host| hosts.contains(host)),
         // Changes of owner, and faults of hosts.
-        None if places.is_empty() => words::faulty_call(text).is_none(),
+        None if places.is_empty() => history_lines::faulty_call(text).is_none(),
         None => changes_owner(text, " goes from ") || text.starts_with("VIOLATION"),
     }
 }
@@ -111,13 +113,13 @@ fn shorten(chosen: &[usize], lines: &[(Duration, String)]) -> Vec<Part> {
 /// The key by which lines count as alike: of network faults the host and the place, of work the host,
 /// partition and epoch; of lines long before the end only the host. Any other line is like itself only.
 fn shape(text: &str, far_from_end: bool) -> String {
-    let call = words::faulty_call(text);
-    match (call, words::work(text), text.rsplit_once(" in ")) {
+    let call = history_lines::faulty_call(text);
+    match (call, history_lines::work(text), text.rsplit_once(" in ")) {
         (Some(call), _, _) if far_from_end => call.host.to_owned(),
         (Some(call), _, _) => format!("{} to the {}", call.host, call.place),
-        (_, Some(_), _) if far_from_end => words::hosts(text).concat(),
+        (_, Some(_), _) if far_from_end => history_lines::hosts(text).concat(),
         (_, Some(_), Some((_, epoch))) => {
-            format!("{:?} {:?} {epoch}", words::hosts(text), words::partitions(text))
+            format!("{:?} {:?} {epoch}", history_lines::hosts(text), history_lines::partitions(text))
         }
         _ => text.to_owned(),
     }
@@ -127,14 +129,15 @@ fn shape(text: &str, far_from_end: bool) -> String {
 fn summarize(left_out: &[&str]) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for text in left_out {
-        let call = words::faulty_call(text).map(|call| format!("{} that fails", call.call));
-        let kind = call.or_else(|| words::work(text).map(str::to_owned)).unwrap_or_else(|| "more".into());
+        let call = history_lines::faulty_call(text).map(|call| format!("{} that fails", call.call));
+        let kind =
+            call.or_else(|| history_lines::work(text).map(str::to_owned)).unwrap_or_else(|| "more".into());
         *kinds.entry(kind).or_default() += 1;
     }
     let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} × {kind}")).collect();
-    let last_save = left_out.iter().rev().find(|text| words::work(text) == Some("save"));
+    let last_save = left_out.iter().rev().find(|text| history_lines::work(text) == Some("save"));
     let last_save = last_save
-        .and_then(|text| words::event(text))
+        .and_then(|text| history_lines::event(text))
         .map_or(String::new(), |event| format!(" (the last at {event})"));
     format!("{}{last_save}", kinds.join(", "))
 }

@@ -3,8 +3,8 @@
 //! Each host is a process of its own, so that it can die as machines do. All of them end with their parent.
 
 mod hub;
-mod meter;
 mod process;
+mod resource_usage;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +19,8 @@ use crate::os::Signal;
 use crate::view::model::{HostNow, HostProcess};
 
 pub use self::hub::{ALARMS, CONSOLIDATE, HUB};
-pub use self::meter::Meter;
 pub use self::process::Cost;
+pub use self::resource_usage::Meter;
 
 /// More hosts than partitions only wait; more than this would only take memory.
 pub const MAX_HOSTS: usize = 32;

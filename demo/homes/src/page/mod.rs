@@ -5,25 +5,25 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `shown` | the content for the browser: texts, attributes and lists by name |
-//! | `city`, `map`, `home`, `operator`, `board`, `layout` | the content of each page, and its HTML |
-//! | `words` | numbers and times for people |
-//! | `answers`, `live`, `order`, `assets` | the routes: pages and JSON, streams, actions, files |
-//! | `guard` | the check of requests |
-//! | `visitors` | connections, and which of them nobody uses |
+//! | `page_content` | the content for the browser: texts, attributes and lists by name |
+//! | `city`, `map`, `home`, `operator`, `host_columns`, `layout` | the content of each page, and its HTML |
+//! | `format` | numbers and times for people |
+//! | `routes`, `streams`, `command`, `assets` | the routes: pages and JSON, streams, actions, files |
+//! | `request_checks` | the check of requests |
+//! | `connections` | connections, and which of them nobody uses |
 
 mod assets;
 mod city;
 mod command;
 mod connections;
 mod format;
-mod guard;
 mod home;
 mod host_columns;
 mod layout;
 mod map;
 mod operator;
 mod page_content;
+mod request_checks;
 mod routes;
 mod streams;
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::page_content::Shown;
-use super::{State, assets, city, command, guard, home, layout, operator, streams};
+use super::{State, assets, city, command, home, layout, operator, request_checks, streams};
 
 /// The maximum length of a request body.
 const MAX_BODY: usize = 4 * 1024;
@@ -35,7 +35,7 @@ pub(super) fn router(state: State) -> Router {
         .fallback(nothing_here)
         .method_not_allowed_fallback(not_like_this)
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(middleware::from_fn_with_state(state.clone(), guard::guard))
+        .layer(middleware::from_fn_with_state(state.clone(), request_checks::guard))
         .with_state(state)
 }
 

@@ -8,8 +8,8 @@ use object_store::{Error, ObjectStoreExt, PutMode, PutOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::coding;
 use super::entry::{Entry, Snapshot};
+use super::object_encoding;
 use super::result_store::ResultStore;
 
 /// Why a log cannot be used.
@@ -236,11 +236,11 @@ fn numbered(object: &Path, expected: u64, found: u64) -> Result<(), LogError> {
 }
 
 fn read<T: DeserializeOwned>(object: &Path, bytes: &[u8]) -> Result<T, LogError> {
-    coding::decode(bytes).map_err(|why| LogError::Damaged { object: object.to_string(), why })
+    object_encoding::decode(bytes).map_err(|why| LogError::Damaged { object: object.to_string(), why })
 }
 
 fn write(object: &Path, content: &impl Serialize) -> Result<Bytes, LogError> {
-    coding::encode(content).map_err(|why| LogError::Storage { object: object.to_string(), why })
+    object_encoding::encode(content).map_err(|why| LogError::Storage { object: object.to_string(), why })
 }
 
 fn storage(object: &Path, error: &Error) -> LogError {

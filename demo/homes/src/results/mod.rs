@@ -19,18 +19,18 @@
 //! | file | what it owns |
 //! |---|---|
 //! | `result_store.rs`, `account.rs`, `container.rs` | a folder, or a container of Azure Blob Storage |
-//! | `entry.rs`, `coding.rs` | an update as an object; its bytes |
+//! | `entry.rs`, `object_encoding.rs` | an update as an object; its bytes |
 //! | `log.rs`, `load.rs` | the objects of one log; the newest state |
 //! | `result_writer.rs` | the writer |
 //! | `follower.rs` | the reader |
 
 mod account;
-mod coding;
 mod container;
 mod entry;
 mod follower;
 mod load;
 mod log;
+mod object_encoding;
 mod result_store;
 mod result_writer;
 #[cfg(test)]

@@ -6,6 +6,6 @@
 )]
 
 mod azurite;
-#[path = "../../examples/page/fake.rs"]
-mod fake;
+#[path = "../../examples/page/fake_source.rs"]
+mod fake_source;
 mod page;

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::fake::{BROKEN, Fake, HOMES};
+use crate::fake_source::{BROKEN, Fake, HOMES};
 
 /// Long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);

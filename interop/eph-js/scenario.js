@@ -4,8 +4,8 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual, inspect } from "node:util";
-import { account, ephor, NAMESPACE, Ours } from "./ours.js";
-import { completed } from "./storage.js";
+import { account, ephor, NAMESPACE, Ours } from "./ephor_migration.js";
+import { completed } from "./azurite_proxy.js";
 
 const STORAGE = process.env.EPHOR_STORAGE; // without anything in front of it, for what is ours
 process.env.EPHOR_STORAGE = await completed(process.env.EPHOR_STORAGE);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use ephor_core::time::Timestamp;
 
 use crate::fields::{self, Fields};
+use crate::initial_state::Place;
 use crate::message::{Marks, flatten};
-use crate::prepare::Place;
 use crate::recording::Frame;
 use crate::schema::Performative;
 

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use ephor_amqp::{Encoded, Malformed, Reader, Value};
 use serde_json::Value as Json;
 
+use crate::normalize_text::normalized;
 use crate::schema::{Field, Kind, Performative};
-use crate::text::normalized;
 
 /// The fields of an answer: paths such as `source.address`, and their values. Absent fields are not listed.
 pub(crate) type Fields = BTreeMap<String, String>;

@@ -7,26 +7,26 @@
 //! | file | owns |
 //! |---|---|
 //! | `recording.rs` | the file format, and the conversations of one test as a group |
-//! | `prepare.rs` | what a group needs: hubs, valid tokens, the partitions that the service chose |
+//! | `initial_state.rs` | what a group needs: hubs, valid tokens, the partitions that the service chose |
 //! | `client.rs` | the client's frames, with new tokens |
 //! | `connection.rs` | a connection to the gateway, and its answers |
-//! | `play.rs`, `playing.rs` | playing a group in the recorded order; the state of one conversation |
-//! | `schema.rs`, `fields.rs`, `message.rs`, `text.rs` | answers as texts by field, from both sides alike |
+//! | `play.rs`, `conversation_state.rs` | playing a group in the recorded order; the state of one conversation |
+//! | `schema.rs`, `fields.rs`, `message.rs`, `normalize_text.rs` | answers as texts by field, from both sides alike |
 //! | `compare.rs` | the comparison, and the translation of positions |
 //! | `report.rs` | differences by kind, and the list of those that are explained |
 
 mod client;
 mod compare;
 mod connection;
+mod conversation_state;
 mod fields;
+mod initial_state;
 mod message;
+mod normalize_text;
 mod play;
-mod playing;
-mod prepare;
 pub mod recording;
 pub mod report;
 mod schema;
-mod text;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

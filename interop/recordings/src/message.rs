@@ -4,7 +4,7 @@ use ephor_amqp::format_codes::section;
 use ephor_amqp::{Encoded, Malformed, Reader, Value};
 
 use crate::fields::{Fields, join};
-use crate::text::normalized;
+use crate::normalize_text::normalized;
 
 const HEADER: [&str; 5] = ["durable", "priority", "ttl", "first-acquirer", "delivery-count"];
 const PROPERTIES: [&str; 13] = [

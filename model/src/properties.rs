@@ -1,4 +1,5 @@
-//! The properties that must hold in every state, and those that some state must have.
+//! The properties that the model checker checks: invariants of every state, and events that must be
+//! reachable.
 
 use stateright::Property;
 

@@ -1,4 +1,4 @@
-//! Fingerprints of runs, to compare them: FNV-1a, 64 bits.
+//! Hashes a run to a fingerprint, to compare two runs of a seed: FNV-1a, 64 bits.
 //!
 //! It needs no key and is the same on every machine, so a fingerprint can be
 //! written down beside a seed.

@@ -1,4 +1,4 @@
-//! The scenario that a seed stands for: the fleet, its options, its user code, and all faults.
+//! Generates the scenario of a seed: the fleet, its options, its user code, and all faults.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Starts the process of a host, with its connections to store and hub.
+//! Starts a simulated host process, with its connections to store and hub.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

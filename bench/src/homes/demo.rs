@@ -1,4 +1,4 @@
-//! Runs one `ephor demo` at one speed, and measures it from outside.
+//! Runs `ephor demo` at one speed as a child process, and measures its latency, CPU time and memory.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Counts the disk operations of a hub.
+//! A file system wrapper that counts the disk operations of a hub.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Measures the cost of a message: encoding, decoding, and both through the state machines, without a socket.
+//! Measures the CPU time of a message: encoding, decoding, and both through the connection state machines,
+//! without a socket.
 //!
 //! `cargo run --release -p ephor-amqp --example transfer_cost`
 

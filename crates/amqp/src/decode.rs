@@ -1,4 +1,4 @@
-//! Decodes values from untrusted bytes.
+//! Decodes AMQP values from untrusted bytes.
 //!
 //! A [`Reader`] moves forward over a slice. Compound values carry their size, so skipping one reads only its
 //! first bytes; entering one ([`Reader::list`], [`Reader::map`]) returns [`Items`] that cannot read beyond

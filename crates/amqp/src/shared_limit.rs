@@ -1,4 +1,4 @@
-//! Limits the number of sessions, links or other things that many connections have together.
+//! Counts sessions, links or other resources of many connections against one shared limit.
 //!
 //! ```text
 //! connection ─ take() ─► SharedLimit ─ there is room ─► Permit, held as long as the thing lives

@@ -1,4 +1,4 @@
-//! One decoded value, borrowed from the bytes that it came in.
+//! One decoded AMQP value, borrowed from the encoded bytes.
 
 use crate::decode::Reader;
 use crate::format_codes as code;

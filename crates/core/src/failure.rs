@@ -1,4 +1,5 @@
-//! Failure policies of processors: retry with backoff, skip, or close.
+//! Failure policies for processors that return an error: retry with backoff, skip the events, or close the
+//! partition.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The types, the decisions and the backend traits of Ephor.
+//! The core of Ephor: its types, its decisions as pure functions, and the traits of stores, sources and
+//! producers.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number: time and randomness are
 //! arguments. So the simulation, the model checker and the real host run the very same decisions.

@@ -1,4 +1,4 @@
-//! Catches panics, so that a task on which others rely survives them and can report them.
+//! Catches panics, so that a critical task survives them and can report them.
 //!
 //! This works only if panics unwind: with `panic = "abort"` the process ends, which is a crash like
 //! any other.

@@ -1,5 +1,6 @@
-//! Ephor runs your event handler on as many machines as you like: every partition of an event hub
-//! has exactly one owner, which resumes where the last owner stopped and hands over without a gap.
+//! Ephor runs your event handler on as many machines as you like: every partition of an event hub has
+//! exactly one owner, which resumes where the last owner stopped, and planned moves lose and repeat no
+//! event.
 //!
 //! | to | use |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Rate-limits the dials of this process to one address, across all clients and connections.
+//! Rate-limits the connection attempts of this process to one address, across all clients and connections.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! Workarounds for individual SDKs, keyed by the product name in the properties of `open`, so that other
-//! clients do not pay for them.
+//! Workarounds for individual SDKs, chosen by the product name in the properties of `open`, so that other
+//! clients are not affected.
 //!
 //! Only workarounds with a cost for other clients belong here. Most mistakes of SDKs are harmless to tolerate
 //! for everybody, and are tolerated where they occur: addresses in six forms (`wire::address`), selectors

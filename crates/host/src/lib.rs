@@ -1,5 +1,5 @@
-//! The event processor host. Applications depend on the crate `ephor`, which exports all of this and,
-//! by its features, event hubs and stores.
+//! The event processor host. Applications depend on the crate `ephor`, which re-exports this crate and, by
+//! its features, event hubs and stores.
 //!
 //! | to read about | open |
 //! |---|---|

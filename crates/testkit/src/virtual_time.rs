@@ -1,4 +1,4 @@
-//! An environment on tokio's time: virtual under `#[tokio::test(start_paused = true)]`, real
+//! A runtime environment on tokio's clock: virtual under `#[tokio::test(start_paused = true)]`, real
 //! otherwise.
 
 use std::sync::Arc;

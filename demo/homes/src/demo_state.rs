@@ -1,4 +1,4 @@
-//! The state of the demo for the page: city, fleet and actions.
+//! The state of the demo that the page shows: city, fleet and actions.
 //!
 //! The data is computed once and shared by all visitors: the city twice a second, the fleet once.
 

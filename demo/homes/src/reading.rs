@@ -1,4 +1,4 @@
-//! The reading of a sensor, and its encoding: one JSON object for each event.
+//! The sensor reading, and its encoding: one JSON object for each event.
 
 use bytes::Bytes;
 use ephor::PartitionId;

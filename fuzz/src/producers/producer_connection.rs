@@ -1,4 +1,4 @@
-//! One connection of a producer, which may break at any time.
+//! One AMQP connection of a fuzzed producer, which may break at any time.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! The command `ephor-sim`.
+//! The command `ephor-sim`: runs many seeds, or measures rebalances and scale.
 //!
 //! | to read about | open |
 //! |---|---|

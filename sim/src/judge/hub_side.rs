@@ -1,4 +1,4 @@
-//! Checks the exchange between hosts and the hub: readers and their epochs.
+//! Checks the calls between hosts and the hub: readers and their epochs.
 
 use ephor::{Epoch, PartitionId};
 use ephor_core::history::OwnershipChange;

@@ -1,5 +1,5 @@
-//! The tables of `docs/scale.md`, in Markdown. All but the last come from virtual time and a seed: the same
-//! code prints the same lines.
+//! Writes the tables of `docs/scale.md`, in Markdown. All but the last are computed on virtual time from a
+//! seed, so they are reproducible.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The hub that the fleet reads, in memory with a gateway, and numbered events for it.
+//! The hub that the fleet reads (in memory, with a gateway), and the numbered events that are sent to it.
 
 use std::future::pending;
 use std::sync::Arc;

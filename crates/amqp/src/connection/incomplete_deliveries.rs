@@ -1,5 +1,5 @@
-//! Counts the memory that a connection uses for its peer, and detaches links whose deliveries do not end in
-//! time.
+//! Counts the memory that a connection buffers for its peer, and detaches links whose multi-frame
+//! deliveries do not end in time.
 //!
 //! ```text
 //! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`, or the last not

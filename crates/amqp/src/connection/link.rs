@@ -1,4 +1,4 @@
-//! Links: `attach` and `detach`.
+//! Links of a connection: attaching and detaching them (`attach`, `detach`).
 //!
 //! ```text
 //!   the peer's attach ─► Requested ─accept─► Attached ─detach─► Detaching ─► (gone, the peer detached)

@@ -1,5 +1,5 @@
-//! Decides whether there is memory for the rest of a large outgoing message, which has to be kept if the
-//! peer's window or the output buffer ends before the message does.
+//! Decides whether there is memory to buffer the rest of a large outgoing message, when the peer's window
+//! or the output buffer is full.
 
 use super::incomplete_deliveries::UnendedDeliveries;
 use super::output::{Fit, Output};

@@ -1,4 +1,4 @@
-//! Sessions: `begin` and `end`.
+//! Sessions of a connection: beginning and ending them (`begin`, `end`).
 //!
 //! ```text
 //!   begin ─► BeginSent ─answer─► Open ─our end─► Ending ─► (gone, the peer's end has come)

@@ -1,4 +1,4 @@
-//! The two ends of a link: the source and the target of its messages.
+//! The two ends of a link (termini): the source and the target of its messages.
 
 use super::descriptor;
 use super::fields::{FieldWriter, Fields};

@@ -1,4 +1,4 @@
-//! Tests messages, in one frame and in many, and their outcomes.
+//! Tests the transfer of messages, in one frame and in many, and their outcomes.
 
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{Blocked, Config, Delivery, Event, Sent};

@@ -1,4 +1,4 @@
-//! Tests that decoding any bytes ends, without a panic, and never reads beyond them.
+//! Tests that decoding arbitrary bytes terminates, without a panic and without reading out of bounds.
 
 use ephor_amqp::check::check;
 use ephor_amqp::decode::MAX_NESTING;

@@ -1,4 +1,4 @@
-//! `ephor tail`: prints events as they come, one line each.
+//! `ephor tail`: prints events as they arrive, one line each.
 
 mod follow;
 mod print;

@@ -1,5 +1,5 @@
-//! A slow reference implementation of reading a fleet and planning its moves, with which the
-//! optimized one must agree.
+//! A slow reference implementation of balancing, for tests: the optimized implementation must make the same
+//! decisions.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The list of mutations: deliberate bugs, each of which switches off one rule of `rules.rs`, for tests
-//! of the tests: the simulation and the model must detect each. Not in release builds (feature
+//! The list of mutations: deliberate bugs, each of which switches off one rule of `rules.rs`. The
+//! simulation and the model must detect each (mutation testing). Not in release builds (feature
 //! `mutations`).
 
 use super::Rules;

@@ -1,4 +1,4 @@
-//! Event hubs, chosen by a URL: a program switches between them by its configuration.
+//! Event hubs that are chosen by a URL, so that a program can switch between them by its configuration.
 //!
 //! | URL | feature | the hub |
 //! |---|---|---|

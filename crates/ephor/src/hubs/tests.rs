@@ -1,4 +1,4 @@
-//! Tests of opening hubs by URL: one program on every hub, and the errors.
+//! Tests of opening hubs by URL: the same program runs on every kind of hub, and errors are clear.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

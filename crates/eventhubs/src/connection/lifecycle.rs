@@ -1,4 +1,4 @@
-//! The lifecycle of a connection, from the first dial to its end; each step is logged once.
+//! The lifecycle of a connection, from the first connection attempt to its end; each step is logged once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

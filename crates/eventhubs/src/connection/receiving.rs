@@ -1,4 +1,4 @@
-//! Receiver links: from the hub to the client.
+//! Receiver links of a connection: they carry events from the hub to the client.
 
 use bytes::Bytes;
 use ephor_amqp::connection::LinkId;

@@ -1,4 +1,4 @@
-//! Decides when a lost connection is dialled again: one backoff for all its users.
+//! Decides when a lost connection is reconnected: one backoff for all its users.
 //!
 //! ```text
 //!   lost ─ up to the first wait ─► dial ─ 2 x first ─► dial ─ 4 x first ─► dial …   up to 2 s in the first minute,

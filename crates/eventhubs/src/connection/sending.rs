@@ -1,4 +1,4 @@
-//! Sender links: from the client to the hub.
+//! Sender links of a connection: they carry messages from the client to the hub.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Errors of sending.
+//! The errors of sending events, with the number of events that were stored.
 
 use ephor_wire::batch::Refused;
 use ephor_wire::condition::Refusal;

@@ -1,4 +1,4 @@
-//! Outbound (hub → peer): fair FIFO queues of receivers that have events and may not send them yet.
+//! Outbound (hub → peer): fair FIFO queues of receivers that have events but may not send them yet.
 //!
 //! ```text
 //! room ─────────── the peer has read something ──► ready ─► next()

@@ -1,5 +1,5 @@
-//! Tests that the hub can still begin segments when there are more connections than the process may have
-//! files open.
+//! Tests that the hub can still create segment files when clients open more connections than the process
+//! may have open files.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! The cooldowns of partitions: times during which this host does not claim them, because a foreign
-//! reader took them, or they failed here.
+//! The cooldowns of partitions: times during which this host does not claim a partition, because a foreign
+//! reader took it or it failed here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The manager: the loop that reads the state of the fleet and carries out this host's part of the
-//! plan.
+//! The manager: the loop that reads the state of the fleet, computes the plan, and executes this host's
+//! part of it.
 //!
 //! ```text
 //!   heartbeat ─► view ─► judge liveness ─► plan ─► reconcile, answer, ask, claim ─► wait

@@ -1,4 +1,4 @@
-//! The host: one per process, the unit of scale and of failure.
+//! The host `EventProcessorHost`, usually one per process: starts, runs and stops its tasks.
 //!
 //! | task | owns |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! A store and a hub in memory, with all rules of the real ones: for tests, examples and the
-//! simulation. Nothing survives the process.
+//! A store and a hub in memory, with the rules of the real ones, for tests, examples and the simulation.
+//! Their data is lost when the process ends.
 
 mod hub;
 mod store;

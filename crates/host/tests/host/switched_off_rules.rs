@@ -1,5 +1,5 @@
-//! Tests that a host behaves wrongly when a rule is switched off: each test runs with the mutation and
-//! without it, and only the first run may break the rule.
+//! Tests that a host behaves wrongly when a mutation switches off a protocol rule: each test runs with the
+//! mutation and without it, and only the run with it may break the rule.
 
 use std::sync::Arc;
 use std::time::Duration;

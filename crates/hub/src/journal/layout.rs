@@ -1,4 +1,5 @@
-//! The format of the log on disk. All numbers are little-endian; everything begins at a multiple of 8.
+//! The binary format of the log on disk. All numbers are little-endian, and everything is aligned to 8
+//! bytes.
 //!
 //! A hub's log is one sequence of segment files, which contain the batches of all partitions in the order of arrival. So
 //! a commit is one write and one sync, however many partitions it has batches for.

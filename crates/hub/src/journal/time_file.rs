@@ -1,4 +1,5 @@
-//! The file `time` of a log: stores the proven time, the clock samples and the corrections of stamps over restarts.
+//! The file `time` of a log: stores the proven time, the clock samples and the corrections of enqueued
+//! times across restarts.
 //!
 //! Without it, stamps of a wrong clock would count as the time at the next start, and expire all older events. It is
 //! written when the hub is idle and when it closes: an older proven time is safe, since it only keeps events longer. A log

@@ -1,4 +1,5 @@
-//! Tests of a restart: all events are there, whether the hub was closed or not, and no sequence number is used twice.
+//! Tests of a restart: all events are kept, whether the hub was closed or killed, and no sequence number is
+//! used twice.
 //!
 //! A killed process leaves its files as they are, so a copy of the folder of an open hub is what the next process finds.
 //! (Power failures are tested in `crashes.rs`.)

@@ -1,4 +1,5 @@
-//! Tests of sending: partitions, refused events, receipts, and the guarantee of an acknowledgement.
+//! Tests of sending: the chosen partition, refused events, the returned sequence numbers, and the guarantee
+//! of an acknowledgement.
 
 mod refused_events;
 mod slow_disk;

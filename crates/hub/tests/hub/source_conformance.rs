@@ -1,4 +1,5 @@
-//! Runs the conformance suites of event sources and of producers on the embedded hub: on disk, relaxed, and in memory.
+//! Runs the conformance suites of event sources and of producers on the embedded hub: acknowledged from
+//! disk, acknowledged from the page cache, and in memory.
 
 use std::sync::Arc;
 use std::time::Duration;

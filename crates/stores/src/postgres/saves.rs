@@ -1,4 +1,4 @@
-//! Saves positions, in a statement of the store or in a transaction of the user.
+//! Saves checkpoints, in a statement of its own or in a transaction of the user.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::ids::GroupId;

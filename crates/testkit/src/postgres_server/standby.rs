@@ -1,4 +1,4 @@
-//! A standby server that replicates the first one and can be promoted, with a clock of its own.
+//! A standby PostgreSQL server that replicates the first one and can be promoted, with a clock of its own.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Rare events: break-ins, false alarms, empty batteries, wrong clocks. Each constant says how often; its comment gives the
-//! rate in a city of 100,000 homes.
+//! The rates of rare events in the city: break-ins, false alarms, empty batteries, wrong clocks. The
+//! comment of each constant gives the rate for 100,000 homes.
 //!
 //! Together three or four alarms open in a minute of the city on a working day, one of them because a battery is empty.
 

@@ -1,4 +1,4 @@
-//! The state of one home, and how a reading changes it.
+//! The state of one home, and the changes that a sensor reading makes to it.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The settings of a host, with their reasons: intervals, durations, limits.
+//! The settings of a demo host, with their reasons: intervals, durations, limits.
 //!
 //! The defaults of the library suit a machine room. Here somebody watches, so everything is a few times faster;
 //! what is safe stays as it is: a host stops by itself before its leases can be anybody else's.

@@ -1,6 +1,6 @@
-//! A hub in memory, with the rules of Azure Event Hubs: ordered partitions, consumer groups,
-//! epochs, retention. It can do without epochs, as a source that does not fence readers. It can also
-//! fail on request, in the ways in which a real one does.
+//! A hub in memory, with the rules of Azure Event Hubs: ordered partitions, consumer groups, epochs,
+//! retention. Epochs can be switched off, to simulate a source that does not fence readers, and faults of a
+//! real hub can be injected.
 //!
 //!   send ─► LOG (one per partition) ─► receivers, by group and epoch
 

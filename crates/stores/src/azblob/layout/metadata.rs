@@ -1,4 +1,4 @@
-//! Reads and writes the metadata of blobs: names in lower case, values as HTTP headers can carry them.
+//! Reads and writes the metadata of blobs: names in lower case, values encoded for HTTP headers.
 
 use std::collections::BTreeMap;
 

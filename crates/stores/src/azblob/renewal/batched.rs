@@ -1,4 +1,4 @@
-//! Renews leases in batches: one write for all leases of a host among 256 partitions.
+//! Renews leases in batches: one write for all leases of a host in a range of 256 partitions.
 //!
 //! A lease is renewed if the cache shows it as ours and the batch that is overwritten does not revoke it.
 //! The cache is filled by our own writes and by reads, and no process takes a lease without a revocation.

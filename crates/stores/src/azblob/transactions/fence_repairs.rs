@@ -1,4 +1,5 @@
-//! Raises the fences that a view finds lower than the epoch of their lease, several concurrently.
+//! Repairs fences: raises checkpoint fences that a view finds lower than the epoch of their lease, several
+//! concurrently.
 //!
 //! In a group shared with other SDKs a partition has no checkpoint before its first save, and each new
 //! owner looks once for a checkpoint under a name in the other case. One listing answers that for all

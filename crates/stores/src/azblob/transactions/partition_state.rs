@@ -1,4 +1,4 @@
-//! Reads the state of a partition, by which an operation decides, and writes epochs and leases.
+//! Reads the state of a partition, on which an operation bases its decision, and writes epochs and leases.
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};

@@ -1,4 +1,4 @@
-//! Saves positions: one request, if the cached checkpoint is still current.
+//! Saves checkpoints: with one request, if the cached checkpoint is still current.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::ids::GroupId;

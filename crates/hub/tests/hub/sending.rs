@@ -1,5 +1,5 @@
-//! Tests of sending: the chosen partition, refused events, the returned sequence numbers, and the guarantee
-//! of an acknowledgement.
+//! Tests of sending: the chosen partition, refused events, the `Receipt` that a sender gets, and the
+//! guarantee of an acknowledgement.
 
 mod refused_events;
 mod slow_disk;

@@ -1,5 +1,5 @@
-//! Tests that the container of a legacy Event Processor Host is read while its blobs are leased, and that
-//! no blob in it is written.
+//! Tests that the container of a legacy Event Processor Host is read under blob leases that Ephor acquires,
+//! and that no blob in it is written.
 
 use ephor_core::ids::PartitionId;
 use ephor_core::position::SequenceNumber;

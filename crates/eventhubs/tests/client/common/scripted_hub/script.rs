@@ -1,4 +1,5 @@
-//! The script of a scripted hub: its reactions to the client, and the frames that it has received.
+//! The script of a scripted hub: its reactions to the client, and a record of the connections, tokens,
+//! messages and credit that it has seen.
 
 use std::time::Duration;
 

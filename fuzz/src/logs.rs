@@ -2,8 +2,8 @@
 //!
 //! An input is a list of writes into the files of one hub: the file, the position, and the bytes. The highest
 //! bit of the first byte repairs the checksums of that file, so that mutations reach the code after the
-//! checks. No damage does that: an attacker who writes such a file may hide events, but can neither crash nor
-//! stall the hub.
+//! checks. Only an attacker makes files with wrong contents and right checksums; they may hide events, but can
+//! neither crash nor stall the hub.
 
 use std::pin::pin;
 use std::sync::Arc;

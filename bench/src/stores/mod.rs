@@ -8,7 +8,7 @@
 mod database;
 mod fleet;
 mod planned_moves;
-mod reading_gap;
+mod reading_pause;
 
 use std::process::ExitCode;
 

@@ -12,7 +12,7 @@ use ephor::{BoxError, Store};
 use ephor_stores::StoreUrl;
 
 use super::database::{Database, NOT_INSTALLED};
-use super::reading_gap;
+use super::reading_pause;
 use crate::figures::{self, Bound, Figure, RUNS, median, progress, quantile, time};
 use crate::machine;
 
@@ -38,7 +38,7 @@ pub(crate) fn run(words: &[&str]) -> Result<bool, BoxError> {
     }
     println!(
         "planned moves of {} partitions, from the release by one host to the first event at the other, median of {RUNS} runs",
-        reading_gap::PARTITIONS
+        reading_pause::PARTITIONS
     );
     figures::print(&figures);
     println!("load before: {before}; after: {}", machine::load_average());
@@ -59,7 +59,7 @@ async fn moves_on(name: &str, url: Option<&StoreUrl>) -> Result<Figure, BoxError
             });
         }
         let [one, other] = [stores.remove(0), stores.remove(0)];
-        let took = reading_gap::release_to_first_event(round, one, other).await?;
+        let took = reading_pause::release_to_first_event(round, one, other).await?;
         typical.push(median(&took));
         longest.push(quantile(&took, 1.0));
     }

@@ -1,13 +1,11 @@
-//! Handover requests: asks the owner for a partition, evaluates its answer, and steals the lease of an
-//! unresponsive owner.
+//! Handover requests: a host asks the owner of a partition for it, evaluates the answer, and steals the
+//! lease of an owner that does not answer. Both write into their own host records and read each other's.
 //!
-//! ```text
-//!   asker: want in its own record ──► owner: answer in its own record
-//!            │                            │ draining until t: finish, close, checkpoint, transfer
-//!            │                            │ no: not above my share
-//!            ▼                            ▼ (nothing)
-//!          wait ◄── draining ── withdraw ◄── no       no answer ──► steal, after a while
-//! ```
+//! | the owner answers | the owner does | the host that asked does |
+//! |---|---|---|
+//! | draining until a time | finishes, closes, saves a checkpoint, transfers the lease | waits until then |
+//! | no: I have no more than my share | keeps the partition | withdraws its request |
+//! | nothing | – | steals the lease, after a while |
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 """The pytest plugin that directs the SDK's live tests to `ephor dev`, and writes a line for each result.
 
-Names other than the hub's and loopback do not resolve, so no test reaches the internet.
+Host names other than the hub's and loopback are not resolved, so no test reaches the internet.
 """
 import ipaddress
 import json

@@ -1,7 +1,7 @@
 //! Interoperability tests while the server is killed and started again on the same data and port.
 //!
-//! This client connects again by itself, to send; a receiver ends with an error now and then, and where it does not, it begins once more where it began. So an
-//! application does here what it has to: it opens another behind the last event, and drops what it has already seen.
+//! A sender of this client reconnects by itself. A receiver either fails or silently starts again at its first position, so
+//! the test opens a new receiver after the last event, as an application has to, and drops duplicates.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

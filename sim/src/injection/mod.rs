@@ -7,7 +7,8 @@
 //! | the hub | `hubs` |
 //! | the events that the hub has stored | `logs` |
 //! | an operator's actions | `operator` |
-//! | the whole fleet, when all faults end | `recovery` |
+//!
+//! When all faults have ended, `recovery` restores everything that is still broken.
 
 mod hubs;
 mod logs;

@@ -16,9 +16,9 @@
 pub mod decisions;
 pub mod documents;
 pub mod fleet_changes;
-mod picture;
 pub mod real_hosts;
 mod store;
+mod svg_charts;
 pub mod table;
 
 use std::fmt;
@@ -93,7 +93,7 @@ pub struct Scale {
 impl Scale {
     /// The picture.
     pub fn svg(&self) -> String {
-        picture::draw(self)
+        svg_charts::draw(self)
     }
 }
 

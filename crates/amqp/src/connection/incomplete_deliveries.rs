@@ -1,13 +1,13 @@
-//! Counts the memory that a connection buffers for its peer, and detaches links whose multi-frame
-//! deliveries do not end in time.
+//! Incomplete deliveries, in multiple frames, in both directions: counts the memory that they hold, and
+//! detaches a link whose incoming delivery does not end in time.
 //!
 //! ```text
 //! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`, or the last not
 //!                               within ten times as long; pauses in which nothing is read do not count
-//! the peer ◄─ parts ─ outgoing: until the peer lets the rest go, by its window and by reading
+//! the peer ◄─ parts ─ outgoing: until the peer's session window and its reading allow the rest
 //! ```
 //!
-//! Only the peer can end these deliveries. An owner of many connections can see here how much each of them
+//! Only the peer can end these deliveries. A server with many connections can see here how much each of them
 //! holds, and since when.
 
 use std::collections::BTreeSet;

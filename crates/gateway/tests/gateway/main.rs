@@ -16,7 +16,7 @@ mod heartbeats;
 mod idempotent_producers;
 mod limits;
 mod limits_of_all_connections;
-mod logs_with_older_rules;
+mod logs_of_older_versions;
 mod logs_without_validation;
 mod management;
 #[path = "../../../hub/tests/messages_with_older_rules/mod.rs"]

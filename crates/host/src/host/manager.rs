@@ -22,11 +22,11 @@ use ephor_core::time::Monotonic;
 use tokio::sync::{mpsc, watch};
 
 use super::cooldowns::Cooldowns;
-use super::epoch_book::EpochBook;
 use super::fleet_tracker::FleetTracker;
 use super::health::Health;
 use super::heartbeat::Heartbeat;
 use super::hub_refresh::{HubAnswer, HubRefresh};
+use super::known_epochs::KnownEpochs;
 use super::lag_refresh::LagRefresh;
 use super::negotiation::Negotiation;
 use super::other_hubs_at_start;
@@ -59,7 +59,7 @@ pub(crate) struct Manager {
     other_hubs: OtherHubs,
     pub(super) origin: Option<GroupOrigin>,
     pub(super) negotiation: Negotiation,
-    pub(super) epochs: EpochBook,
+    pub(super) epochs: KnownEpochs,
     pub(super) cooldowns: Cooldowns,
     pub(super) health: Health,
     /// Since the stop began.
@@ -105,7 +105,7 @@ impl Manager {
             other_hubs,
             origin: None,
             negotiation: Negotiation::default(),
-            epochs: EpochBook::default(),
+            epochs: KnownEpochs::default(),
             cooldowns: Cooldowns::default(),
             health: Health::default(),
             stopping: StopProgress::default(),

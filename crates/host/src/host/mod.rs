@@ -7,13 +7,13 @@
 //! | a pump per partition ([`crate::pump`]) | the processor and the receiver |
 
 mod cooldowns;
-mod epoch_book;
 mod fleet_tracker;
 mod foreign_readers;
 mod health;
 mod heartbeat;
 mod hosts_with_our_name;
 mod hub_refresh;
+mod known_epochs;
 mod lag_refresh;
 mod manager;
 mod negotiation;

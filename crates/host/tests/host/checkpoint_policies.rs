@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::common::ledger::{Ledger, What};
 use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::{CheckpointPolicy, EventProcessorOptions, FailurePolicy};
 use ephor_testkit::TestFleet;
 
@@ -210,7 +210,7 @@ async fn a_crash_repeats_exactly_what_came_after_the_last_checkpoint() {
 async fn a_policy_whose_store_fails_reports_it_goes_on_and_tries_again() {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     store.trouble(Op::Save, Trouble::Fails);
     start(&mut fleet, "a", policy(&ledger, CheckpointPolicy::every_events(5)), &ledger.scribe()).await;
@@ -239,7 +239,7 @@ async fn a_policy_whose_store_fails_reports_it_goes_on_and_tries_again() {
 async fn a_checkpoint_by_number_of_events_that_failed_is_tried_again_although_no_event_follows() {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     store.trouble_times(Op::Save, Trouble::Fails, 3);
     start(&mut fleet, "a", policy(&ledger, CheckpointPolicy::every_events(5)), &ledger.scribe()).await;
@@ -253,7 +253,7 @@ async fn a_checkpoint_by_number_of_events_that_failed_is_tried_again_although_no
 async fn a_final_checkpoint_that_fails_is_tried_again_while_there_is_time() {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     send(&fleet, P0, 5);
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::common::ledger::{Ledger, What};
 use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::{CheckpointError, CheckpointPolicy, Checkpointed, EventProcessorOptions, HostId, SequenceNumber};
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
@@ -168,7 +168,7 @@ async fn a_context_that_is_kept_after_stop_is_refused() {
 async fn a_store_that_fails_is_an_error_and_a_lease_that_ran_out_is_a_refusal() {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     send(&fleet, P0, 10);
     start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
@@ -232,7 +232,7 @@ async fn only_what_was_delivered_can_be_checkpointed() {
 async fn a_checkpoint_that_landed_although_the_store_said_it_failed_can_be_written_again() {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     store.trouble_times(Op::Save, Trouble::LandsAndFails, 1);
     let scribe = ledger.scribe().working(|context, _| async move {

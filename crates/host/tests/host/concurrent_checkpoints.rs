@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::troubled_store::{Op, Trouble, TroubledStore, pass};
+use crate::common::faulty_store::{FaultyStore, Op, Trouble, pass};
 use crate::recording_processor::{Call, Recorder};
 use ephor::memory::MemoryStore;
 use ephor::{
@@ -24,9 +24,9 @@ fn manual() -> EventProcessorOptions {
 }
 
 /// A host that has finished three events and saved none, with its context and the events.
-async fn three_are_finished() -> (TestFleet, TroubledStore, PartitionContext, Vec<Event>) {
+async fn three_are_finished() -> (TestFleet, FaultyStore, PartitionContext, Vec<Event>) {
     let fleet = TestFleet::new(1).unwrap();
-    let store = TroubledStore::new(Arc::new(MemoryStore::new(fleet.environment())));
+    let store = FaultyStore::new(Arc::new(MemoryStore::new(fleet.environment())));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     let contexts: Arc<Mutex<Vec<PartitionContext>>> = Arc::default();
     let kept = contexts.clone();
@@ -100,7 +100,7 @@ async fn a_commit_of_another_epoch_or_partition_does_not_count() {
 async fn a_partition_that_its_claimant_never_claims_is_taken_by_another() {
     let fleet = TestFleet::new(2).unwrap();
     let shared: Arc<dyn Store> = Arc::new(MemoryStore::new(fleet.environment()));
-    let troubled = TroubledStore::new(shared.clone());
+    let troubled = FaultyStore::new(shared.clone());
     troubled.trouble(Op::Claim, Trouble::Fails);
     let host = |name: &str, store: Arc<dyn Store>| {
         EventProcessorHost::builder(fleet.hub().clone(), store)

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::common::ledger::{Ledger, What};
 use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::{CloseReason, Epoch, EventSource, HostId, PartitionId, PumpState, Receiver, StartPosition};
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
@@ -16,18 +16,18 @@ use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
 
 /// A fleet of one partition whose store is shared with other SDKs, and that store, to make it fail.
-fn mixed() -> (TestFleet, Ledger, TroubledStore) {
+fn mixed() -> (TestFleet, Ledger, FaultyStore) {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store().without_wakes().with_other_sdks()));
+    let store = FaultyStore::new(Arc::new(ledger.store().without_wakes().with_other_sdks()));
     (fleet.with_store(Arc::new(store.clone())), ledger, store)
 }
 
 /// A fleet of one partition whose hub does not fence readers, and its store, to make it fail.
-fn unfenced() -> (TestFleet, Ledger, TroubledStore) {
+fn unfenced() -> (TestFleet, Ledger, FaultyStore) {
     let fleet = TestFleet::new(1).unwrap().without_epochs();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store().without_wakes()));
+    let store = FaultyStore::new(Arc::new(ledger.store().without_wakes()));
     (fleet.with_store(Arc::new(store.clone())), ledger, store)
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::troubled_store::pass;
+use crate::common::faulty_store::pass;
 use crate::recording_processor::{Call, Recorder};
 use ephor::memory::MemoryHub;
 use ephor::{

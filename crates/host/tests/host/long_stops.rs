@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::troubled_store::{Op, Trouble, TroubledStore, pass};
+use crate::common::faulty_store::{FaultyStore, Op, Trouble, pass};
 use crate::recording_processor::{Call, Recorder, sleep};
 use ephor::memory::{MemoryHub, MemoryStore};
 use ephor::{CloseReason, EventProcessorHost, EventProcessorOptions, NotRunning, PartitionId};
@@ -18,11 +18,11 @@ const SECOND: Duration = Duration::from_secs(1);
 /// With and without a store that wakes hosts.
 const WAKES: [bool; 2] = [true, false];
 
-fn fleet(partitions: u32, wakes: bool) -> (TestFleet, TroubledStore) {
+fn fleet(partitions: u32, wakes: bool) -> (TestFleet, FaultyStore) {
     let fleet = TestFleet::new(partitions).unwrap();
     let store = MemoryStore::new(fleet.environment());
     let store = if wakes { store } else { store.without_wakes() };
-    let troubled = TroubledStore::new(Arc::new(store));
+    let troubled = FaultyStore::new(Arc::new(store));
     (fleet.with_store(Arc::new(troubled.clone())), troubled)
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ephor::PartitionId;
 use ephor_testkit::TestFleet;
 
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::common::ledger::{Ledger, What, millis, seconds, start};
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 
 #[tokio::test(start_paused = true)]
 async fn load_is_shared_and_shared_again_when_a_host_dies() {
@@ -32,7 +32,7 @@ async fn load_is_shared_and_shared_again_when_a_host_dies() {
 async fn a_lease_of_unknown_age_counts_from_the_last_view_before_it() {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     store.trouble_times(Op::Claim, Trouble::LandsAndFails, 1);
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;

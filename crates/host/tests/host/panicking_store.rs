@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use crate::common::faulty_store::{FaultyStore, HOST_OPS, Op, Trouble};
 use crate::common::ledger::{
     Ledger, P0, What, millis, owner, seconds, send, start, stored_sequence, until_finished,
 };
-use crate::common::troubled_store::{HOST_OPS, Op, Trouble, TroubledStore};
 use ephor::{CheckpointPolicy, EventProcessorOptions, PartitionId};
 use ephor_testkit::TestFleet;
 
-fn fleet_with_store(partitions: u32) -> (TestFleet, Ledger, TroubledStore) {
+fn fleet_with_store(partitions: u32) -> (TestFleet, Ledger, FaultyStore) {
     let fleet = TestFleet::new(partitions).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let fleet = fleet.with_store(Arc::new(store.clone()));
     (fleet, ledger, store)
 }

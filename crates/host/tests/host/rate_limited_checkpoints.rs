@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::common::ledger::{Entry, Ledger, Scribe, What};
 use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::{CheckpointPolicy, Checkpointed, EventProcessorOptions};
 use ephor_testkit::TestFleet;
 
@@ -190,7 +190,7 @@ async fn who_dies_before_its_turn_repeats_what_waited() {
 async fn what_could_not_be_written_in_its_turn_is_tried_again() {
     let fleet = TestFleet::new(1).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     let (scribe, _) = eager(&fleet, &ledger, millis(1));
     send(&fleet, P0, 10);

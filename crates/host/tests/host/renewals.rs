@@ -9,16 +9,16 @@ use ephor::PartitionId;
 use ephor_core::store::Renewal;
 use ephor_testkit::TestFleet;
 
+use crate::common::faulty_store::{FaultyStore, Op};
 use crate::common::ledger::{Ledger, P0, millis, seconds, start};
-use crate::common::troubled_store::{Op, TroubledStore};
 
 const PARTITIONS: u32 = 8;
 
 /// A host that serves everything and has just renewed it.
-async fn just_renewed() -> (TestFleet, Ledger, TroubledStore) {
+async fn just_renewed() -> (TestFleet, Ledger, FaultyStore) {
     let fleet = TestFleet::new(PARTITIONS).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     fleet.pass(seconds(5)).await;
@@ -32,7 +32,7 @@ fn unknown(retry_after: Option<Duration>) -> Option<Renewal> {
     Some(Renewal::Unknown { what: "out of order".into(), retry_after })
 }
 
-fn sizes(store: &TroubledStore) -> Vec<usize> {
+fn sizes(store: &FaultyStore) -> Vec<usize> {
     store.renewed().iter().map(Vec::len).collect()
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::common::ledger::{
     Ledger, P0, events, seconds, send, start, stored, stored_sequence, until_finished,
 };
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use crate::positions_gone::save_by_other_means;
 use crate::recording_processor::{Call, Recorder, sleep};
 use ephor::environment::TaskHandle;
@@ -191,7 +191,7 @@ async fn whoever_wants_to_stand_still_does_so_only_on_proof() {
 /// event that is delivered after the rewind.
 async fn rewound_while_saving(trouble: Trouble) -> (Option<Position>, u64) {
     let fleet = TestFleet::new(1).unwrap();
-    let store = TroubledStore::new(Arc::new(MemoryStore::new(fleet.environment())));
+    let store = FaultyStore::new(Arc::new(MemoryStore::new(fleet.environment())));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     let (environment, tasks) = (fleet.environment(), Mutex::<Vec<TaskHandle>>::default());
     let recorder = Recorder::scripted(move |context, call| {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::common::ledger::{Ledger, What};
 use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, stored, until_finished};
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
 use ephor::admin::{AdminError, SeekMode, SeekOutcome, SeekTo};
 use ephor::{
     Checkpointed, CloseReason, EventProcessorHost, HostState, PartitionId, Position, SequenceNumber,
@@ -221,7 +221,7 @@ async fn draining_a_host_that_is_not_there_is_an_error_that_names_those_who_are(
 async fn a_partition_that_is_paused_or_resumed_while_the_host_starts_stays_so() {
     let fleet = TestFleet::new(2).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let fleet = fleet.with_store(Arc::new(store.clone()));
     let (hub, scribe) = (fleet.hub().clone(), ledger.scribe());
     let host = EventProcessorHost::builder(hub, fleet.store().clone())

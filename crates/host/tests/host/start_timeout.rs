@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use ephor::store::{RefusalCause, StoreFuture, StoreLayer, StoreRequest};
 use ephor::{EventProcessorHost, EventProcessorOptions, StartError, Store, StoreError};
 use ephor_testkit::TestFleet;
@@ -13,9 +13,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A fleet, its store with faults, and a host that must start within [`LIMIT`].
-fn host() -> (TestFleet, TroubledStore, EventProcessorHost) {
+fn host() -> (TestFleet, FaultyStore, EventProcessorHost) {
     let fleet = TestFleet::new(2).unwrap();
-    let store = TroubledStore::new(fleet.store().clone());
+    let store = FaultyStore::new(fleet.store().clone());
     let host = host_on(&fleet, Arc::new(store.clone()));
     (fleet, store, host)
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::faulty_store::{FaultyStore, Op};
 use crate::common::ledger::{Ledger, millis, seconds, send, start};
-use crate::common::troubled_store::{Op, TroubledStore};
 use ephor::{EventProcessorHost, PartitionId, PartitionManagerOptions};
 use ephor_testkit::{CountingStore, TestFleet};
 
@@ -77,7 +77,7 @@ async fn a_still_host_makes_as_many_calls_however_many_partitions_it_owns() {
 async fn events_that_are_processed_cost_no_call_until_a_checkpoint() {
     let fleet = TestFleet::new(4).unwrap();
     let ledger = Ledger::new(&fleet);
-    let counted = TroubledStore::new(fleet.store().clone());
+    let counted = FaultyStore::new(fleet.store().clone());
     let mut fleet = fleet.with_store(Arc::new(counted.clone()));
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     fleet.until_balanced().await.unwrap();
@@ -102,8 +102,8 @@ async fn events_that_are_processed_cost_no_call_until_a_checkpoint() {
 async fn a_host_starts_with_a_heartbeat_and_a_view_before_it_claims() {
     let fleet = TestFleet::new(4).unwrap();
     let ledger = Ledger::new(&fleet);
-    let counted = TroubledStore::new(fleet.store().clone());
-    counted.trouble(Op::View, crate::common::troubled_store::Trouble::Fails);
+    let counted = FaultyStore::new(fleet.store().clone());
+    counted.trouble(Op::View, crate::common::faulty_store::Trouble::Fails);
     let mut fleet = fleet.with_store(Arc::new(counted.clone()));
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     fleet.pass(seconds(20)).await;

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use crate::common::faulty_store::{FaultyStore, HOST_OPS, Op, Trouble};
 use crate::common::ledger::{Ledger, What};
 use crate::common::ledger::{
     P0, events, millis, owner, seconds, send, start, stored_sequence, until_finished,
 };
-use crate::common::troubled_store::{HOST_OPS, Op, Trouble, TroubledStore};
 use ephor::environment::Environment;
 use ephor::memory::MemoryStore;
 use ephor::{CheckpointPolicy, Clock, CloseReason, EventProcessorOptions, Monotonic, PartitionId, Timestamp};
@@ -20,10 +20,10 @@ use ephor_testkit::TestFleet;
 const TROUBLES: [Trouble; 4] =
     [Trouble::Fails, Trouble::Hangs, Trouble::LandsAndFails, Trouble::LandsAndHangs];
 
-fn troubled(partitions: u32) -> (TestFleet, Ledger, TroubledStore) {
+fn troubled(partitions: u32) -> (TestFleet, Ledger, FaultyStore) {
     let fleet = TestFleet::new(partitions).unwrap();
     let ledger = Ledger::new(&fleet);
-    let store = TroubledStore::new(Arc::new(ledger.store()));
+    let store = FaultyStore::new(Arc::new(ledger.store()));
     let fleet = fleet.with_store(Arc::new(store.clone()));
     (fleet, ledger, store)
 }

@@ -1,7 +1,7 @@
 //! Opens a log: recovers the newest segment, and decides where sequence numbers continue.
 //!
-//! Older segments are not read. Everything that is served is on disk first: a process that was killed may have left its
-//! last writes, and the names of its files, in the page cache.
+//! Older segments are not read. Before anything is served, files and folder are synced: a process that was killed may
+//! have left its last writes, and the names of its files, in the page cache.
 
 use std::collections::VecDeque;
 use std::io;

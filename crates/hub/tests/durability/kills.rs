@@ -1,7 +1,7 @@
 //! Tests that kill processes at random moments under load, many times on one data folder: no event that was
 //! acknowledged, or that a reader has seen, is lost, repeated or changed.
 //!
-//!   parent ─start─► child: opens, finds the ends of its chains, sends and reads
+//!   parent ─start─► child: opens, finds the last event of each sender, sends and reads
 //!      ▲              │ says each acknowledgement before the next send
 //!      └─── SIGKILL ──┘ the parent reads the log and compares; then the next child
 //!

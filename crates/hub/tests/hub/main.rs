@@ -18,7 +18,7 @@ mod full_disk;
 mod golden_folders;
 mod health;
 mod hubs_and_groups;
-mod logs_with_older_rules;
+mod logs_of_older_versions;
 mod logs_without_validation;
 #[path = "../messages_with_older_rules/mod.rs"]
 mod messages_with_older_rules;

@@ -10,6 +10,7 @@ use ephor_core::time::Timestamp;
 use crate::azblob::layout::blob_names::{Case, Names, group_of};
 use crate::azblob::layout::metadata::{Metadata, unescape};
 use crate::azblob::legacy;
+use crate::azblob::operations::partition_state::read_epoch;
 use crate::azblob::records::checkpoint;
 use crate::azblob::records::history;
 use crate::azblob::records::hosts;
@@ -17,7 +18,6 @@ use crate::azblob::records::ownership;
 use crate::azblob::renewal::batch::RenewalBatch;
 use crate::azblob::service::container::{Blob, Stamp};
 use crate::azblob::session::written_group;
-use crate::azblob::transactions::partition_state::read_epoch;
 
 const P: PartitionId = PartitionId(7);
 const MODIFIED: Timestamp = Timestamp(1_700_000_000_000);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   BlobStore ── session.rs: cached records, used as conditions
-//!      │   read (transactions/partition_state.rs) ── decide by ephor_core::record ── write, if it is unchanged
+//!      │   read (operations/partition_state.rs) ── decide by ephor_core::record ── write, if it is unchanged
 //!      └── service/: one request, one condition, signed ──► the service
 //! ```
 //!
@@ -67,7 +67,7 @@
 //!    not read yet. Step 3 is one compare-and-set that raises the fence and keeps the position, and that
 //!    position is where the new owner starts. From then on a save of an earlier epoch fails, because it is
 //!    conditional on the state before the fence was raised. A process that dies between 2 and 3 leaves a
-//!    lease that nobody serves; the next view raises the fence for it (`transactions/fence_repairs.rs`). A claim must
+//!    lease that nobody serves; the next view raises the fence for it (`operations/fence_repairs.rs`). A claim must
 //!    not raise the fence before it owns the lease: it would lock out a live owner and might then lose.
 //! 4. *A seek is one step*: the write of the checkpoint. It locks the owner out and sets the position for
 //!    every later claim. Removing the owner from the lease only lets it notice sooner; if the seeking
@@ -97,13 +97,13 @@ mod address;
 mod address_values;
 mod layout;
 mod legacy;
+mod operations;
 mod options;
 mod records;
 mod renewal;
 mod service;
 mod session;
 mod store;
-mod transactions;
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
-mod advisory;
 mod batch_renewals;
 mod blob_name_case;
 mod clock;
@@ -19,6 +18,7 @@ mod golden;
 mod interrupted_calls;
 mod keda;
 mod legacy;
+mod optional_requests;
 mod other_sdks;
 mod proxy;
 mod races;

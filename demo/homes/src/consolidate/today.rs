@@ -1,4 +1,5 @@
-//! The current day of a home: four bits for each minute, and their encoding.
+//! The current day of a home, minute by minute: four bits (a reading came, movement, door open, alarm open)
+//! and their encoding.
 
 use serde::{Deserialize, Serialize};
 

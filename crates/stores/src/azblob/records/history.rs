@@ -96,7 +96,7 @@ impl Session {
                 return Ok(());
             }
         }
-        Err(crate::azblob::transactions::fencing::too_many_conflicts(change.partition))
+        Err(crate::azblob::operations::fencing::too_many_conflicts(change.partition))
     }
 
     pub(in crate::azblob) async fn history(

@@ -17,9 +17,9 @@ use ephor_core::store::{Renewal, StoreError};
 use futures_util::{StreamExt, stream};
 
 use crate::azblob::layout::blob_names::Names;
+use crate::azblob::operations::fencing::too_many_conflicts;
 use crate::azblob::service::failure;
 use crate::azblob::session::{MAX_ATTEMPTS, Session, locked, within};
-use crate::azblob::transactions::fencing::too_many_conflicts;
 
 pub(in crate::azblob) type Outcome = Result<Renewal, StoreError>;
 

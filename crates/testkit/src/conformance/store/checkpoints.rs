@@ -11,7 +11,7 @@ use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::store::{Claim, Handoff, Save, SaveRequest};
 
 use super::StoreFixture;
-use super::scene::{P, Scene, at_once, finished, timeless};
+use super::first_calls::{P, Scene, at_once, finished, timeless};
 
 /// The number of races between saves and a claim.
 const ROUNDS: u32 = 8;

@@ -11,7 +11,7 @@ use ephor_core::lease::{ClaimCause, ClaimRequest, TransferRequest};
 use ephor_core::store::{Claim, Handoff, RefusalCause, Renewal, SeekRequest, StoreError};
 
 use super::StoreFixture;
-use super::scene::{LEASE, P, Scene, at_once, finished, host};
+use super::first_calls::{LEASE, P, Scene, at_once, finished, host};
 
 /// The number of hosts in a race.
 const RUNNERS: usize = 16;

@@ -8,7 +8,7 @@ use ephor_core::store::{DesiredState, GroupOrigin, StoreError, View};
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
-use super::scene::{P, Scene, at_once, finished, host, plain_record, timeless};
+use super::first_calls::{P, Scene, at_once, finished, host, plain_record, timeless};
 
 pub async fn a_group_without_records_is_empty_and_not_listed(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;

@@ -9,7 +9,7 @@ use ephor_core::lease::{ClaimCause, ReleaseCause};
 use ephor_core::store::{Claim, Handoff, Seek, SeekRequest};
 
 use super::StoreFixture;
-use super::scene::{ODD_TEXTS, P, Scene, finished, host};
+use super::first_calls::{ODD_TEXTS, P, Scene, finished, host};
 
 async fn history(scene: &Scene, partition: Option<PartitionId>, max: usize) -> Vec<OwnershipChange> {
     scene.store.history(&scene.group, partition, max).await.unwrap()

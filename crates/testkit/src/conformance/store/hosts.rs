@@ -11,7 +11,7 @@ use ephor_core::store::DesiredState;
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
-use super::scene::{ODD_TEXTS, P, Scene, host, plain_record};
+use super::first_calls::{ODD_TEXTS, P, Scene, host, plain_record};
 
 const DRAIN: DesiredState = DesiredState { drain: true };
 const NO_DRAIN: DesiredState = DesiredState { drain: false };

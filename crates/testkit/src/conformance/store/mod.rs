@@ -16,7 +16,7 @@ use ephor_core::BoxFuture;
 use ephor_core::ids::GroupId;
 use ephor_core::store::Store;
 
-mod scene;
+mod first_calls;
 mod two_stores;
 
 pub use two_stores::TwoStores;

@@ -10,7 +10,7 @@ use ephor_core::store::{Claim, Save, Seek, SeekRequest};
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
-use super::scene::{ODD_TEXTS, P, Scene, finished};
+use super::first_calls::{ODD_TEXTS, P, Scene, finished};
 
 /// The largest number that fits a signed column of a database.
 const MAX_NUMBER: u64 = i64::MAX as u64;

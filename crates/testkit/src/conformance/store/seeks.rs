@@ -12,7 +12,7 @@ use ephor_core::position::StartPosition;
 use ephor_core::store::Renewal;
 
 use super::StoreFixture;
-use super::scene::{LEASE, P, Scene, at_once, finished, host};
+use super::first_calls::{LEASE, P, Scene, at_once, finished, host};
 
 /// The number of races between a seek and saves.
 const ROUNDS: u32 = 8;

@@ -6,7 +6,7 @@ use ephor_core::store::{Renewal, Save};
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
-use super::scene::{P, Scene, finished, host};
+use super::first_calls::{P, Scene, finished, host};
 
 pub async fn ages_grow_and_a_renewal_resets_them(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;

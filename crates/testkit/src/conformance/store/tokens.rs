@@ -10,7 +10,7 @@ use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest};
 use ephor_core::store::{Handoff, Renewal};
 
 use super::StoreFixture;
-use super::scene::{LEASE, P, Scene, finished, host, timeless};
+use super::first_calls::{LEASE, P, Scene, finished, host, timeless};
 
 pub async fn every_change_of_owner_raises_the_epoch_and_none_is_used_twice(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;

@@ -13,7 +13,7 @@ use ephor_core::lease::{ReleaseCause, ReleaseRequest};
 use ephor_core::store::{DesiredState, Handoff};
 
 use super::StoreFixture;
-use super::scene::{P, Scene, finished, host, plain_record};
+use super::first_calls::{P, Scene, finished, host, plain_record};
 
 /// Longer than any expected wake-up takes.
 const PATIENCE: Duration = Duration::from_secs(20);

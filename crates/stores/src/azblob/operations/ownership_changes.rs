@@ -13,9 +13,9 @@ use ephor_core::store::{Claim, Handoff, Seek, SeekRequest, StoreError};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::blob_names::Names;
+use crate::azblob::operations::fencing::{Fencing, too_many_conflicts};
+use crate::azblob::operations::partition_state::PartitionState;
 use crate::azblob::session::{MAX_ATTEMPTS, Session};
-use crate::azblob::transactions::fencing::{Fencing, too_many_conflicts};
-use crate::azblob::transactions::partition_state::PartitionState;
 
 impl Session {
     pub(in crate::azblob) async fn claim(

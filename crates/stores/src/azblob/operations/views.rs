@@ -17,13 +17,13 @@ use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::blob_names::{Kind, Names, group_of};
 use crate::azblob::layout::metadata::{escape, pairs, unescape};
+use crate::azblob::operations::partition_state::{damaged_epoch, damaged_lease, read_epoch};
 use crate::azblob::records::checkpoint;
 use crate::azblob::records::hosts::is_drained;
 use crate::azblob::records::ownership::{self, Ownership};
 use crate::azblob::renewal::batch::RenewalBatch;
 use crate::azblob::service::container::{Blob, Listed, Write};
 use crate::azblob::session::{Session, locked, written_group};
-use crate::azblob::transactions::partition_state::{damaged_epoch, damaged_lease, read_epoch};
 use crate::record_text::{Unreadable, read_origin, write_origin};
 
 const FOUNDING: &str = "founding";

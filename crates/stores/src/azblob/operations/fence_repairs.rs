@@ -15,11 +15,11 @@ use ephor_core::store::{RefusalCause, StoreError};
 use futures_util::{StreamExt, stream};
 
 use crate::azblob::layout::blob_names::{Kind, Names};
+use crate::azblob::operations::fencing::Fencing;
 use crate::azblob::records::checkpoint;
 use crate::azblob::records::ownership::{self, Ownership};
 use crate::azblob::service::container::Blob;
 use crate::azblob::session::Session;
-use crate::azblob::transactions::fencing::Fencing;
 
 /// A lease whose fence is too low, and its checkpoint.
 pub(in crate::azblob) type LowFence<'a> = (&'a Ownership, Option<&'a Blob>);

@@ -64,12 +64,12 @@ struct State {
 
 /// A store with faults. Clones share them.
 #[derive(Clone)]
-pub struct TroubledStore {
+pub struct FaultyStore {
     inner: Arc<dyn Store>,
     state: Arc<Mutex<State>>,
 }
 
-impl TroubledStore {
+impl FaultyStore {
     pub fn new(inner: Arc<dyn Store>) -> Self {
         Self { inner, state: Arc::default() }
     }
@@ -186,7 +186,7 @@ fn out_of_order() -> StoreError {
     StoreError::Unavailable("out of order".into())
 }
 
-impl StoreLayer for TroubledStore {
+impl StoreLayer for FaultyStore {
     fn inner(&self) -> &dyn Store {
         &*self.inner
     }

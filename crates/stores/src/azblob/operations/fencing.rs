@@ -8,10 +8,10 @@ use ephor_core::record::CheckpointRecord;
 use ephor_core::store::StoreError;
 
 use crate::azblob::layout::blob_names::Names;
+use crate::azblob::operations::partition_state::{damaged, read_checkpoint};
 use crate::azblob::records::checkpoint;
 use crate::azblob::service::container::{Blob, Write};
 use crate::azblob::session::{MAX_ATTEMPTS, Session};
-use crate::azblob::transactions::partition_state::{damaged, read_checkpoint};
 
 /// The outcome of raising a fence.
 pub(in crate::azblob) enum Fencing {

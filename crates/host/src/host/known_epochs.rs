@@ -10,14 +10,14 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 
 #[derive(Debug, Default)]
-pub(super) struct EpochBook {
+pub(super) struct KnownEpochs {
     /// The highest epoch that was served here or given up: none is served twice.
     served: BTreeMap<PartitionId, Epoch>,
     /// The highest epoch that was ever seen. Claims go above it.
     seen: BTreeMap<PartitionId, Epoch>,
 }
 
-impl EpochBook {
+impl KnownEpochs {
     /// Notes an epoch that the store issued to some host.
     pub(super) fn observe(&mut self, partition: PartitionId, epoch: Epoch) {
         let seen = self.seen.entry(partition).or_default();
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn an_epoch_that_a_restored_store_brings_back_is_not_served_again() {
-        let mut book = EpochBook::default();
+        let mut book = KnownEpochs::default();
         assert!(!book.is_served(PARTITION, epoch(1)));
         book.mark_served(PARTITION, epoch(7));
         book.mark_served(PARTITION, epoch(4));
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_highest_epoch_outlives_a_store_that_forgot_it() {
-        let mut book = EpochBook::default();
+        let mut book = KnownEpochs::default();
         assert_eq!(book.highest(PARTITION), Epoch::NONE);
         book.observe(PARTITION, epoch(9));
         book.observe(PARTITION, epoch(2));

@@ -8,11 +8,11 @@ use ephor_core::store::{Save, SaveRequest, StoreError};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::blob_names::Names;
+use crate::azblob::operations::fencing::too_many_conflicts;
+use crate::azblob::operations::partition_state::read_checkpoint;
 use crate::azblob::records::checkpoint;
 use crate::azblob::service::container::{Blob, Write};
 use crate::azblob::session::{MAX_ATTEMPTS, Session};
-use crate::azblob::transactions::fencing::too_many_conflicts;
-use crate::azblob::transactions::partition_state::read_checkpoint;
 
 impl Session {
     pub(in crate::azblob) async fn save(

@@ -78,8 +78,9 @@
 //!    the owner can succeed any more. The version of a lease consists of the ETag of its ownership and the
 //!    beat of its last renewal: revocations of other leases do not fail a claim, and every renewal does.
 //! 6. *A revocation stays as long as it is needed*: its owner drops it from the batch after it has seen a
-//!    later state of the ownership, and a batch is deleted with its host's record only if no lease names
-//!    that host. A process that dies between 0 and 2 leaves a lease that nobody can renew: it keeps its
+//!    later state of the ownership, and a batch is deleted only if its host has no record, no lease names
+//!    that host, and nobody has written it for an hour: by then every host reads a lease again before it
+//!    renews it in a new batch. A process that dies between 0 and 2 leaves a lease that nobody can renew: it keeps its
 //!    age (each revoked entry has the time of its last renewal), its owner releases it when it notices,
 //!    and otherwise it expires.
 //!

@@ -1,4 +1,4 @@
-//! Tests of batched renewal: entries of a batch, revocations, and the deletion of batches.
+//! Tests of batched renewal: entries of a batch, revocations, and damaged batches.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::raw_blobs::Raw;
 use crate::server::{open, open_with, place, shared};
 
 const P: PartitionId = crate::fixture::P;
-const Q: PartitionId = PartitionId(4);
+pub(crate) const Q: PartitionId = PartitionId(4);
 
 fn open_shared(place: &str) -> BlobStore {
     open_with(place, BlobOptions { shared_with: SharedWith::OtherSdks, ..BlobOptions::default() })
@@ -23,13 +23,13 @@ async fn lease(store: &dyn Store, partition: PartitionId) -> Lease {
     store.view(&group()).await.unwrap().lease(partition).unwrap().clone()
 }
 
-async fn renewed(store: &dyn Store, tokens: &[&LeaseToken]) {
+pub(crate) async fn renewed(store: &dyn Store, tokens: &[&LeaseToken]) {
     let tokens: Vec<LeaseToken> = tokens.iter().map(|token| (*token).clone()).collect();
     let renewals = store.renew(&group(), LEASE, &tokens).await.unwrap();
     assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed), "{renewals:?}");
 }
 
-async fn lost(store: &dyn Store, token: &LeaseToken) -> Option<Lease> {
+pub(crate) async fn lost(store: &dyn Store, token: &LeaseToken) -> Option<Lease> {
     match store.renew(&group(), LEASE, std::slice::from_ref(token)).await.unwrap().remove(0) {
         Renewal::Lost { holder } => holder,
         other => panic!("{other:?}"),
@@ -47,7 +47,7 @@ async fn aged(store: &dyn Store, partition: PartitionId, age: Duration) -> Lease
     }
 }
 
-async fn batches(raw: &Raw) -> Vec<String> {
+pub(crate) async fn batches(raw: &Raw) -> Vec<String> {
     let names = raw.names().await;
     names.into_iter().filter(|name| name.contains("/ephor/renewals/")).collect()
 }
@@ -276,34 +276,6 @@ fn hosts_with_both_ways_of_renewing_take_from_each_other() {
         let end = claim(&alone, P, "a").await;
         lost(&beside, &last).await;
         renewed(&alone, &[&end]).await;
-    });
-}
-
-#[test]
-fn the_batch_of_a_retired_host_is_deleted_once_it_owns_nothing() {
-    wait(async {
-        let place = place();
-        let (gone, stays, raw) = (open(&place), open(&place), Raw::new(shared().port, &place));
-        gone.heartbeat(&group(), &record("a")).await.unwrap();
-        stays.heartbeat(&group(), &record("b")).await.unwrap();
-        let (p, q) = (claim(&gone, P, "a").await, claim(&gone, Q, "a").await);
-        renewed(&gone, &[&p, &q]).await;
-        let look = async || {
-            stays.view(&group()).await.unwrap();
-            stays.heartbeat(&group(), &record("b")).await.unwrap();
-            batches(&raw).await.len()
-        };
-        claim(&stays, P, "b").await;
-        assert_eq!(look().await, 1, "it has a record, and a lease");
-        gone.retire(&group(), &host("a")).await.unwrap();
-        assert_eq!(look().await, 1, "it has a lease");
-        let mine = claim(&stays, Q, "b").await;
-        assert_eq!(look().await, 0, "it has nothing");
-        // If it is still there after all, it learns that it has lost both.
-        lost(&gone, &p).await;
-        lost(&gone, &q).await;
-        renewed(&stays, &[&mine]).await;
-        assert_eq!(look().await, 1, "that of the other");
     });
 }
 

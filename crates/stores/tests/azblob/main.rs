@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
+mod batch_deletion;
 mod batch_renewals;
 mod blob_name_case;
 mod clock;

@@ -22,7 +22,7 @@ use crate::azblob::records::checkpoint;
 use crate::azblob::records::hosts::is_drained;
 use crate::azblob::records::ownership::{self, Ownership};
 use crate::azblob::renewal::batch::RenewalBatch;
-use crate::azblob::service::container::{Blob, Listed, Write};
+use crate::azblob::service::container::{Blob, Listed, Stamp, Write};
 use crate::azblob::session::{Session, locked, written_group};
 use crate::record_text::{Unreadable, read_origin, write_origin};
 
@@ -43,7 +43,7 @@ struct Sorted {
 /// A renewal batch in the listing.
 struct ListedBatch {
     batch: Result<RenewalBatch, Unreadable>,
-    etag: String,
+    stamp: Stamp,
     at: Timestamp,
 }
 
@@ -76,7 +76,7 @@ fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
             Some(Kind::Host) => sorted.hosts.push((name, blob, at)),
             Some(Kind::RenewalBatch(batch_number)) => {
                 let batch = RenewalBatch::read(batch_number, &blob);
-                sorted.batches.insert(name, ListedBatch { batch, etag: blob.stamp.etag, at });
+                sorted.batches.insert(name, ListedBatch { batch, stamp: blob.stamp, at });
             }
             Some(Kind::Origin) => sorted.origin = Some(blob),
             Some(Kind::Group) => sorted.group = Some(blob),
@@ -86,20 +86,23 @@ fn sort(names: &Names, listed: Vec<Listed>) -> Sorted {
     sorted
 }
 
-/// The batches of hosts that have no record and own nothing: their revocations are no longer needed. The leases
-/// were listed after them, and a later revocation changes their ETag.
+/// The batches of hosts that have no record and own nothing, and that nobody has written for so long that no host
+/// renews from its cache what they revoke (`Session::forget_stale_leases`). The leases were listed after them, and
+/// a later revocation changes their ETag.
 fn unneeded_batches(names: &Names, sorted: &Sorted, view: &View) -> Vec<(String, String)> {
     let owners = view.leases.iter().filter_map(|lease| lease.owner.as_ref());
     let owners: BTreeSet<String> = owners.map(|owner| names.batches(owner)).collect();
     let hosts: BTreeSet<&String> = sorted.hosts.iter().map(|(name, _, _)| name).collect();
-    let unneeded = sorted.batches.iter().filter(|(name, _)| {
+    let unneeded = sorted.batches.iter().filter(|(name, listed)| {
         let has_lease = owners.iter().any(|owner| name.starts_with(owner.as_str()));
-        !has_lease && names.host_of_batch(name).is_some_and(|host| !hosts.contains(&host))
+        let has_record = names.host_of_batch(name).is_none_or(|host| hosts.contains(&host));
+        let is_old = listed.at.since(listed.stamp.modified) >= FORGET_HOSTS_AFTER;
+        !has_lease && !has_record && is_old
     });
     // An unreadable lease may belong to any host.
     let all_read = view.leases.len() == sorted.leases.len();
     let unneeded = unneeded.filter(|_| all_read);
-    unneeded.map(|(name, listed)| (name.clone(), listed.etag.clone())).collect()
+    unneeded.map(|(name, listed)| (name.clone(), listed.stamp.etag.clone())).collect()
 }
 
 impl Session {

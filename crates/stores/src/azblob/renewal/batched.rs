@@ -304,7 +304,7 @@ impl Session {
     }
 
     /// Forgets cached leases after a new batch was created. Without a batch there was no revocation, unless it
-    /// is so old that the batch was deleted with its host's record. Returns whether a lease must be read again.
+    /// is so old that the batch was deleted. Returns whether a lease must be read again.
     fn forget_stale_leases(&self, call: &BatchRenewal<'_>, now: Timestamp) -> bool {
         let mut some = false;
         for token in call.open.iter().map(|open| open.token) {

@@ -101,6 +101,46 @@ impl HeldGrant {
     }
 }
 
+/// The reason why a token was not taken.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
+    /// The token itself is invalid.
+    Invalid(InvalidToken),
+    /// Its hub does not exist, or a limit is reached.
+    Refused(Refusal),
+}
+
+impl NotTaken {
+    /// True if the answer names the request, as the service does with most of them.
+    pub(crate) fn names_the_request(&self) -> bool {
+        match self {
+            Self::Invalid(invalid) => invalid.names_the_request(),
+            Self::Refused(_) => true,
+        }
+    }
+}
+
+impl From<InvalidToken> for NotTaken {
+    fn from(invalid: InvalidToken) -> Self {
+        Self::Invalid(invalid)
+    }
+}
+
+impl From<Refusal> for NotTaken {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<NotTaken> for Refusal {
+    fn from(reason: NotTaken) -> Self {
+        match reason {
+            NotTaken::Invalid(invalid) => invalid.into(),
+            NotTaken::Refused(refusal) => refusal,
+        }
+    }
+}
+
 /// The grants of one connection.
 #[derive(Debug)]
 pub(crate) struct Access {
@@ -167,16 +207,18 @@ impl Access {
         put: &PutToken<'_>,
         at: Moment,
         exists: impl FnOnce(&HubName) -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NotTaken> {
         if self.policy.is_open() {
-            return match Scope::parse(put.audience).as_ref().and_then(Scope::address).and_then(Address::hub) {
-                Some(hub) => exists(hub),
-                None => Ok(()),
-            };
+            if let Some(hub) =
+                Scope::parse(put.audience).as_ref().and_then(Scope::address).and_then(Address::hub)
+            {
+                exists(hub)?;
+            }
+            return Ok(());
         }
         if put.kind == TokenKind::Jwt {
             let text = "Tokens of Entra ID are not accepted here; use a shared access key.";
-            return Err(Refusal::new(Condition::UnauthorizedAccess, text));
+            return Err(Refusal::new(Condition::UnauthorizedAccess, text).into());
         }
         let grant = self.policy.ring.authorize(put.token, put.audience, at.wall)?;
         if let Some(hub) = grant.audience.address().and_then(Address::hub) {
@@ -195,7 +237,7 @@ impl Access {
         }
         if self.grants.len() >= self.max_tokens {
             let text = format!("More than {} tokens on one connection.", self.max_tokens);
-            return Err(Refusal::new(Condition::ResourceLimitExceeded, text));
+            return Err(Refusal::new(Condition::ResourceLimitExceeded, text).into());
         }
         held.permit = Some(self.total.take().ok_or_else(|| {
             let text = format!(

@@ -72,22 +72,34 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The reason why a token was refused. The first words are the service's. An unknown key and a wrong
-/// signature give the same error.
+/// The reason why a token was refused. The first words are the service's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// The text is not a token.
     #[error("MalformedToken: The token is not of the form SharedAccessSignature sr=…&sig=…&se=…&skn=….")]
     Malformed,
-    /// No known key signed it.
+    /// A key of this name is known, but it did not sign the token.
     #[error("InvalidSignature: The token has an invalid signature.")]
     Signature,
+    /// No key of this name is known. The text is that of a wrong signature; see [`InvalidToken::names_the_request`].
+    #[error("InvalidSignature: The token has an invalid signature.")]
+    UnknownKey,
     /// The token is for another resource.
     #[error("InvalidAudience: The authorization header contains a token with a wrong audience.")]
     Audience,
     /// The token has expired.
     #[error("ExpiredToken: The token is expired.")]
     Expired,
+}
+
+impl InvalidToken {
+    /// True if the answer to `put-token` names the request, so that it can be found in the hub's log. The service
+    /// leaves that out if a known key did not sign the token (REC: 34 of 34), and does it if no key has the name
+    /// (REC: 34 of 34). So it tells which names keys have, and names are not secret. What it does for the other
+    /// reasons is not known.
+    pub fn names_the_request(self) -> bool {
+        self != Self::Signature
+    }
 }
 
 /// Signs a token for everything at and below `resource`, a URI such as `sb://host/hub`.

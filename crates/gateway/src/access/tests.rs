@@ -32,7 +32,7 @@ fn namespace() -> Namespace {
 fn put(access: &mut Access, name: &str, key: &str, audience: &str) -> Result<(), Refusal> {
     let token = sign("sb://localhost/", name, &Key::new(key), EXPIRY);
     let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
-    access.put(&token, NOW, |_| Ok(()))
+    Ok(access.put(&token, NOW, |_| Ok(()))?)
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn whether_a_hub_exists_is_told_to_those_with_a_valid_token_only() {
     let mut put = |key, audience| {
         let token = sign("sb://localhost/", "send", &Key::new(key), EXPIRY);
         let token = PutToken { audience, kind: TokenKind::Sas, token: &token, expires_at: None };
-        access.put(&token, NOW, missing).map_err(|refusal| refusal.condition)
+        access.put(&token, NOW, missing).map_err(|reason| Refusal::from(reason).condition)
     };
     assert_eq!(put("one", "sb://localhost/nowhere"), Err(Condition::NotFound));
     assert_eq!(put("one", "sb://localhost/nowhere/Partitions/XYZ"), Err(Condition::NotFound));

@@ -122,7 +122,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             // Whatever else is wrong with it is told when a link attaches.
             _ => Ok(()),
         };
-        self.access.put(&put, at, exists).map_err(|refusal| {
+        self.access.put(&put, at, exists).map_err(|reason| {
+            let named = reason.names_the_request();
+            let refusal = Refusal::from(reason);
+            if !named {
+                return refusal;
+            }
             let entity = missing.as_ref().map(|hub| (namespace.name().as_str(), hub.as_str()));
             refusal.tracked(&RequestTracking { id: &self.tracking, entity, at: self.now() })
         })?;

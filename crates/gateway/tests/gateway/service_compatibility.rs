@@ -21,6 +21,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const NAME: &str = "RootManageSharedAccessKey";
 const KEY: &str = "SAS_KEY_VALUE";
 const OUT_OF_RANGE: &str = "com.microsoft:argument-out-of-range";
+const INVALID_SIGNATURE: &str = "InvalidSignature: The token has an invalid signature.";
 const WRONG_PARTITION: &str = "The specified partition is invalid for an EventHub partition sender or receiver. It should be between 0 and 3.";
 
 /// The status, the condition and the text of the answer to a token.
@@ -55,9 +56,21 @@ async fn a_token_for_a_hub_that_does_not_exist_is_refused() {
     let forged = token(NAME, "forged", HOUR);
     let (status, condition, text) = put(&mut client, "sb://localhost/nowhere", &forged).await;
     assert_eq!((status, condition.as_deref()), (401, Some("com.microsoft:auth-failed")));
-    let tail = ", SystemTracker:NoSystemTracker, Timestamp:";
-    assert!(text.starts_with("InvalidSignature: The token has an invalid signature. TrackingId:"), "{text}");
-    assert!(text.contains(tail), "{text}");
+    assert_eq!(text, INVALID_SIGNATURE);
+}
+
+#[tokio::test]
+async fn a_refused_token_names_its_request_only_if_no_key_has_its_name() {
+    let server = Server::start().await;
+    let mut client = Client::unauthenticated(server.address).await;
+    for (name, key, named) in [(NAME, "forged", false), ("nobody", KEY, true)] {
+        let (status, condition, text) =
+            put(&mut client, "sb://localhost/homes", &token(name, key, HOUR)).await;
+        assert_eq!((status, condition.as_deref()), (401, Some("com.microsoft:auth-failed")), "{name}");
+        let tail = text.strip_prefix(INVALID_SIGNATURE).unwrap_or_else(|| panic!("{text}"));
+        let parts = [" TrackingId:", ", SystemTracker:NoSystemTracker, Timestamp:"];
+        assert_eq!((tail.is_empty(), parts.map(|part| tail.contains(part))), (!named, [named; 2]), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -146,7 +159,7 @@ async fn a_wrong_key_in_a_request_to_management_is_named() {
     let mut client = Client::unauthenticated(server.address).await;
     let forged = token(NAME, "forged", HOUR);
     let told = asked(&mut client, &[READ, HOMES, HUB_TYPE, ("security_token", &forged)]).await.unwrap();
-    assert_eq!(told, (401, "InvalidSignature: The token has an invalid signature.".into()));
+    assert_eq!(told, (401, INVALID_SIGNATURE.into()));
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ fn each_way_of_being_wrong_has_its_text() {
     let hub = "sb://localhost/eh1";
     let good = sign(hub, NAME, &key(), EXPIRY);
     assert_eq!(refused(&sign(hub, NAME, &Key::new("other"), EXPIRY), hub), InvalidToken::Signature);
-    assert_eq!(refused(&sign(hub, "unknown", &key(), EXPIRY), hub), InvalidToken::Signature);
+    assert_eq!(refused(&sign(hub, "unknown", &key(), EXPIRY), hub), InvalidToken::UnknownKey);
     assert_eq!(refused(&good.replace("eh1", "eh2"), hub), InvalidToken::Signature);
     assert_eq!(refused(&good.replace("se=18", "se=19"), hub), InvalidToken::Signature);
     let ended = Timestamp(NOW.0 - EXPIRY_GRACE.as_millis() as i64);
@@ -93,7 +93,9 @@ fn each_way_of_being_wrong_has_its_text() {
     ] {
         assert_eq!(refused(malformed, hub), InvalidToken::Malformed, "{malformed}");
     }
-    assert_eq!(InvalidToken::Signature.to_string(), "InvalidSignature: The token has an invalid signature.");
+    for invalid in [InvalidToken::Signature, InvalidToken::UnknownKey] {
+        assert_eq!(invalid.to_string(), "InvalidSignature: The token has an invalid signature.");
+    }
 }
 
 #[test]
@@ -110,9 +112,13 @@ fn a_key_of_a_hub_counts_for_that_hub_only() {
     assert!(!grant.is_expired(EXPIRY), "clocks differ, and some clients renew late");
     assert!(grant.is_expired(EXPIRY + EXPIRY_GRACE));
     let everywhere = sign("sb://localhost/", "send", &Key::new("one"), EXPIRY);
-    for audience in ["sb://localhost/eh2", "sb://localhost/", "sb://localhost/eh1/b"] {
+    for (audience, reason) in [
+        ("sb://localhost/eh2", InvalidToken::Signature), // it has another key of this name
+        ("sb://localhost/", InvalidToken::UnknownKey),
+        ("sb://localhost/eh1/b", InvalidToken::UnknownKey),
+    ] {
         let refused = ring().authorize(&everywhere, audience, NOW).unwrap_err();
-        assert_eq!(refused, InvalidToken::Signature, "{audience}");
+        assert_eq!(refused, reason, "{audience}");
     }
 }
 

@@ -116,10 +116,18 @@ pub fn check_within(bytes: &[u8], empty: &mut EmptyElements) -> Result<(), Malfo
     }
 }
 
-/// True for the types that the specification has descriptors of (part 1, section 1.2): ulong and symbol. All others
-/// are reserved, and some readers know only these.
+/// True for integers and text. The specification uses ulong and symbol, and reserves the other types (part 1, section 1.2).
+/// The service delivers integers of other types as well: a live test of the Python SDK sends one (LIVE). Nothing else is
+/// known to be used, and readers that look descriptors up in a table fail at a list or a map.
 fn is_descriptor(code: u8) -> bool {
-    matches!(code, code::ULONG_0 | code::SMALL_ULONG | code::ULONG | code::SYMBOL_8 | code::SYMBOL_32)
+    let ulong_or_symbol =
+        matches!(code, code::ULONG_0 | code::SMALL_ULONG | code::ULONG | code::SYMBOL_8 | code::SYMBOL_32);
+    let unsigned = matches!(code, code::UBYTE | code::USHORT | code::UINT_0 | code::SMALL_UINT | code::UINT);
+    let signed = matches!(
+        code,
+        code::BYTE | code::SHORT | code::SMALL_INT | code::INT | code::SMALL_LONG | code::LONG
+    );
+    ulong_or_symbol || unsigned || signed || matches!(code, code::STRING_8 | code::STRING_32)
 }
 
 /// Reads the size and count of a compound value, up to its first item.

@@ -270,20 +270,29 @@ fn descriptors_are_numbers_or_names() {
         [&[0xe0, inside.len() as u8], &inside[..]].concat()
     };
     let ulong = b"\x80\0\0\x46\x8c\0\0\0\x04";
-    for right in [&b"\x44"[..], b"\x53\x01", ulong, b"\xa3\x01d", b"\xb3\0\0\0\x01d"] {
+    let of_the_specification = [&b"\x44"[..], b"\x53\x01", ulong, b"\xa3\x01d", b"\xb3\0\0\0\x01d"];
+    let reserved = [
+        &b"\x50\x01"[..],
+        b"\x60\0\x01",
+        b"\x43",
+        b"\x52\x01",
+        b"\x70\0\0\0\x01",
+        b"\x51\x01",
+        b"\x61\0\x01",
+        b"\x54\x01",
+        b"\x71\0\0\x30\x39",
+        b"\x55\x01",
+        b"\x81\0\0\0\0\0\0\x30\x39",
+        b"\xa1\x01d",
+        b"\xb1\0\0\0\x01d",
+    ];
+    for right in of_the_specification.into_iter().chain(reserved) {
         assert_eq!(check(&described(right)), Ok(()), "{right:02x?}");
         assert_eq!(check(&array(right)), Ok(()), "{right:02x?}");
     }
-    for wrong in [
-        &b"\x40"[..],
-        b"\x41",
-        b"\x52\x01",
-        b"\x55\x01",
-        b"\xa1\x01d",
-        b"\xa0\x01d",
-        b"\x45",
-        b"\x00\x44\x44",
-    ] {
+    for wrong in
+        [&b"\x40"[..], b"\x41", b"\x73\0\0\0d", b"\xa0\x01d", b"\x45", b"\xc0\x01\0", b"\x00\x44\x44"]
+    {
         let refused = check(&described(wrong));
         assert_eq!(refused, Err(Malformed::new(1, "a descriptor that is neither a number nor a name")));
         let refused = check(&array(wrong));
@@ -292,6 +301,8 @@ fn descriptors_are_numbers_or_names() {
             Err(Malformed::new(4, "an array whose descriptor is neither a number nor a name"))
         );
     }
+    // Text has to be text in a descriptor, too.
+    assert!(check(&described(b"\xa1\x01\xff")).is_err() && check(&array(b"\xa1\x01\xff")).is_err());
 }
 
 #[test]

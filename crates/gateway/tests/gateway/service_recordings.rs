@@ -302,3 +302,14 @@ async fn a_text_property_that_is_not_utf_8_is_delivered_as_bytes() {
     let section = Sections::scan(&payload).unwrap().application_properties.unwrap();
     assert_eq!(&payload[section.whole()], b"\x00\x53\x74\xc1\x0c\x02\xa1\x01k\xb0\0\0\0\x03\xff\xfe\x80");
 }
+
+#[tokio::test]
+async fn a_value_that_any_number_or_name_describes_is_delivered_as_it_was_sent() {
+    // As the Python SDK writes the tuple (12345, "TEST"), and with a string in place of the number.
+    for body in
+        [&b"\x00\x53\x77\x00\x71\0\0\x30\x39\xa1\x04TEST"[..], b"\x00\x53\x77\x00\xa1\x01d\xa1\x04TEST"]
+    {
+        let payload = sent_and_received(body, &[]).await;
+        assert!(payload.ends_with(body), "{}", payload.escape_ascii());
+    }
+}

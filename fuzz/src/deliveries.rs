@@ -43,7 +43,7 @@ fn deliver_and_receive(message: &Bytes) {
         enqueued_at: Timestamp(5),
         partition_key: message.len().is_multiple_of(2).then_some(KEY),
         metrics: message.len().is_multiple_of(3).then_some(&told),
-        number_epochs: message.len().is_multiple_of(5),
+        last_number_epoch: message.len().is_multiple_of(5),
     };
     let mut bytes = b"before".to_vec();
     if deliver(message, &stamp, &mut bytes).is_err() {

@@ -2,7 +2,7 @@
 //!
 //! | annotation | section | type |
 //! |---|---|---|
-//! | `x-opt-sequence-number-epoch` | message | int, for receivers that asked for it |
+//! | `x-opt-sequence-number-epoch` | message | int, for every receiver (REC) |
 //! | `x-opt-sequence-number` | message | long |
 //! | `x-opt-offset` | message | string |
 //! | `x-opt-enqueued-time` | message | timestamp |

@@ -57,7 +57,7 @@ fn read_as_delivered(stored: &[u8]) {
         enqueued_at: Timestamp(1_700_000_000_000),
         partition_key: Some("home-7"),
         metrics: None,
-        number_epochs: false,
+        last_number_epoch: false,
     };
     let mut delivered = Vec::new();
     deliver(stored, &stamp, &mut delivered).expect("a stored message can be delivered");

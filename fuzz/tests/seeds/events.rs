@@ -134,7 +134,7 @@ pub(crate) fn deliveries() -> Seeds {
             enqueued_at: Timestamp(1_700_000_000_000),
             partition_key: Some("home-7"),
             metrics: Some(&metrics),
-            number_epochs: false,
+            last_number_epoch: false,
         };
         let mut delivered = Vec::new();
         deliver(&message, &stamp, &mut delivered).unwrap();

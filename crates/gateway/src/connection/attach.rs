@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let name = known_name(name).to_owned();
         let desired = attach.desired_capabilities.as_ref();
         let metrics = desired.is_some_and(|desired| desired.has_name(RUNTIME_METRICS));
-        let number_epochs = desired.is_some_and(|desired| desired.has_name(GEOREPLICATION));
+        let last_number_epoch = desired.is_some_and(|desired| desired.has_name(GEOREPLICATION));
         let spec = ReceiverSpec { group: group.clone(), partition: *partition, start, epoch, name };
         let entity = entity(self.shared.namespace.name(), address);
         let opening = {
@@ -247,7 +247,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             grant,
             hub,
             metrics,
-            number_epochs,
+            last_number_epoch,
             state,
             draining: false,
             held: self.held.charge(),

@@ -248,7 +248,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
     /// Sends the events that a receiver has brought, as far as the peer allows.
     fn deliver(&mut self, link: LinkId) {
         let Some(Link::Receiver(found)) = self.links.get_mut(&link) else { return };
-        let number_epochs = found.number_epochs;
+        let last_number_epoch = found.last_number_epoch;
         let ReceiverState::Sending { batch, sent, metrics, .. } = &mut found.state else { return };
         // They would wait in the output, from which they cannot be given back.
         if !self.share.admit(batch.bytes()) {
@@ -269,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                 enqueued_at: event.enqueued_at,
                 partition_key: event.partition_key,
                 metrics: metrics.as_ref(),
-                number_epochs,
+                last_number_epoch,
             };
             self.scratch.clear();
             if let Err(error) = deliver(event.message, &stamp, &mut self.scratch) {

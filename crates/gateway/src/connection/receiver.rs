@@ -40,8 +40,8 @@ pub(super) struct ReceiverLink {
     pub(super) hub: Hub,
     /// True if events carry runtime metrics about the end of the log.
     pub(super) metrics: bool,
-    /// The peer wants the epochs of sequence numbers.
-    pub(super) number_epochs: bool,
+    /// The peer wants the epoch of the last sequence number among the runtime metrics.
+    pub(super) last_number_epoch: bool,
     pub(super) state: ReceiverState,
     /// The peer drains its credit.
     pub(super) draining: bool,

@@ -21,7 +21,7 @@ fn assert_delivered(payload: &[u8], read: &[u8], key: Option<&str>, what: &str) 
         enqueued_at: event.enqueued_at,
         partition_key: key,
         metrics: None,
-        number_epochs: false,
+        last_number_epoch: false,
     };
     let mut expected = Vec::new();
     deliver(read, &stamp, &mut expected).unwrap();

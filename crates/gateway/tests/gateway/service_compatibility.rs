@@ -197,24 +197,24 @@ async fn events_are_sent_settled_and_outcomes_are_final_whatever_was_asked() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_knows_georeplication_gets_the_epochs_of_numbers() {
+async fn every_receiver_gets_the_epoch_of_the_number_and_that_of_the_last_if_it_asked() {
     let server = Server::start().await;
     server.hub().producer().send_to(PartitionId(0), NewEvent::new("x")).await.unwrap();
     let mut client = Client::of(&server).await;
     let address = format!("{HUB}/ConsumerGroups/$Default/Partitions/0");
     let metric = "com.microsoft:enable-receiver-runtime-metric";
-    for (desired, event, last) in [
-        (&[][..], false, false),
-        (&["com.microsoft:georeplication"], true, false),
-        (&[metric], false, false),
-        (&[metric, "com.microsoft:georeplication"], true, true),
+    for (desired, last) in [
+        (&[][..], false),
+        (&["com.microsoft:georeplication"], false),
+        (&[metric], false),
+        (&[metric, "com.microsoft:georeplication"], true),
     ] {
         let attach = receiver(&address, &Start::Earliest, None, desired);
         let (link, _) = client.attach(attach).await.unwrap();
         client.connection().grant(link, 1);
         let (_, payload) = client.delivery().await;
         let has = |name: &[u8]| payload.windows(name.len()).any(|bytes| bytes == name);
-        assert_eq!(has(b"\xa3\x1bx-opt-sequence-number-epoch\x54\xff"), event, "{desired:?}");
+        assert!(has(b"\xa3\x1bx-opt-sequence-number-epoch\x54\xff"), "{desired:?}");
         assert_eq!(has(b"\xa3\x23last_enqueued_sequence_number_epoch\x54\xff"), last, "{desired:?}");
         client.connection().detach(link, None);
         client.wait(|event| matches!(event, Event::Detached { .. }).then_some(())).await;

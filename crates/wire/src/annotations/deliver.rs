@@ -25,8 +25,8 @@ pub struct Stamp<'a> {
     pub partition_key: Option<&'a str>,
     /// The end of the log, for a receiver that asked for it.
     pub metrics: Option<&'a RuntimeMetrics>,
-    /// The receiver asked for the epochs of sequence numbers.
-    pub number_epochs: bool,
+    /// The end of the log includes the epoch of its number: the receiver asked for it.
+    pub last_number_epoch: bool,
 }
 
 /// The most bytes that a delivered message is longer than the one that was sent: all annotations of the hub with
@@ -35,7 +35,7 @@ pub struct Stamp<'a> {
 pub const MAX_ADDED_BYTES: u64 = 4 << 10;
 
 /// An estimate, in bytes, of an event's annotations without its key.
-const ANNOTATIONS: usize = 128;
+const ANNOTATIONS: usize = 160;
 const METRICS: usize = 192;
 
 /// Appends a stored message, as it is delivered, to `into`. If the message is malformed, `into` is unchanged.
@@ -51,21 +51,18 @@ pub fn deliver(message: &[u8], stamp: &Stamp<'_>, into: &mut Vec<u8>) -> Result<
     let start = into.len();
     let written = write_delivery_annotations(message, &sections, stamp, into).and_then(|()| {
         merge(message, sections.message_annotations, belongs_to_the_hub, into, |into| {
-            if stamp.number_epochs {
-                encode::symbol(into, SEQUENCE_NUMBER_EPOCH);
-                encode::int(into, NUMBER_EPOCH);
-            }
+            encode::symbol(into, SEQUENCE_NUMBER_EPOCH);
+            encode::int(into, NUMBER_EPOCH);
             encode::symbol(into, SEQUENCE_NUMBER);
             encode::long(into, signed(stamp.sequence));
             encode::symbol(into, OFFSET);
             write_offset(stamp.offset, into);
             encode::symbol(into, ENQUEUED_TIME);
             encode::timestamp(into, stamp.enqueued_at.0);
-            let pairs = 3 + usize::from(stamp.number_epochs);
-            let Some(key) = stamp.partition_key else { return pairs };
+            let Some(key) = stamp.partition_key else { return 4 };
             encode::symbol(into, PARTITION_KEY);
             encode::string(into, key);
-            pairs + 1
+            5
         })
     });
     finish(message, &sections, written, start, into)
@@ -85,7 +82,7 @@ fn write_delivery_annotations(
     let start = into.len();
     encode::described(into, section::DELIVERY_ANNOTATIONS.into());
     let map = encode::begin(into);
-    let ours = stamp.metrics.map_or(0, |metrics| write_metrics(metrics, stamp.number_epochs, into));
+    let ours = stamp.metrics.map_or(0, |metrics| write_metrics(metrics, stamp.last_number_epoch, into));
     let pairs = ours + copy_pairs(message, sections.delivery_annotations, reports_the_end, into)?;
     match pairs {
         0 => into.truncate(start),
@@ -187,10 +184,10 @@ fn copy_pairs(
 /// Writes the end of the log, and returns the number of pairs.
 fn write_metrics(
     RuntimeMetrics { last, retrieved_at }: &RuntimeMetrics,
-    number_epochs: bool,
+    last_number_epoch: bool,
     into: &mut Vec<u8>,
 ) -> usize {
-    if number_epochs {
+    if last_number_epoch {
         encode::symbol(into, LAST_SEQUENCE_NUMBER_EPOCH);
         encode::int(into, NUMBER_EPOCH);
     }
@@ -202,7 +199,7 @@ fn write_metrics(
     encode::timestamp(into, last.enqueued_at.0);
     encode::symbol(into, RETRIEVAL_TIME);
     encode::timestamp(into, retrieved_at.0);
-    4 + usize::from(number_epochs)
+    4 + usize::from(last_number_epoch)
 }
 
 /// Sequence numbers are signed on the wire; no real one comes near the maximum.

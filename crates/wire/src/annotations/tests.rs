@@ -17,7 +17,8 @@ const DELIVERY_ANNOTATIONS: &[u8] = b"\x00\x53\x71\xc1\x05\x02\xa3\x01d\x41";
 /// The annotations of event 7, without a key, as a map8 with room for others after them.
 fn stamped(others: &[u8], pairs: u8) -> Vec<u8> {
     let ours = [
-        b"\xa3\x15x-opt-sequence-number\x55\x07".as_slice(),
+        b"\xa3\x1bx-opt-sequence-number-epoch\x54\xff".as_slice(),
+        b"\xa3\x15x-opt-sequence-number\x55\x07",
         b"\xa3\x0cx-opt-offset\xa1\x03288",
         b"\xa3\x13x-opt-enqueued-time\x83\x00\x00\x01\x8b\xcf\xe5\x68\x00",
         others,
@@ -33,7 +34,7 @@ fn delivered(message: &[u8], key: Option<&str>, metrics: Option<&RuntimeMetrics>
         enqueued_at: Timestamp(1_700_000_000_000),
         partition_key: key,
         metrics,
-        number_epochs: false,
+        last_number_epoch: false,
     };
     let mut out = b"before".to_vec();
     deliver(message, &stamp, &mut out).unwrap();
@@ -42,7 +43,7 @@ fn delivered(message: &[u8], key: Option<&str>, metrics: Option<&RuntimeMetrics>
 }
 
 #[test]
-fn a_receiver_that_asked_for_epochs_gets_them_before_the_numbers() {
+fn epochs_come_before_their_numbers() {
     let (offset, metrics) = (Offset::number(288), metrics());
     let stamp = Stamp {
         sequence: SequenceNumber(7),
@@ -50,7 +51,7 @@ fn a_receiver_that_asked_for_epochs_gets_them_before_the_numbers() {
         enqueued_at: Timestamp(1),
         partition_key: None,
         metrics: Some(&metrics),
-        number_epochs: true,
+        last_number_epoch: true,
     };
     let mut out = Vec::new();
     deliver(BODY, &stamp, &mut out).unwrap();
@@ -72,10 +73,10 @@ fn metrics() -> RuntimeMetrics {
 
 #[test]
 fn without_annotations_of_its_own_a_message_is_stamped_and_copied() {
-    assert_eq!(delivered(BODY, None, None), [&stamped(b"", 3), BODY].concat());
+    assert_eq!(delivered(BODY, None, None), [&stamped(b"", 4), BODY].concat());
     let message = [PROPERTIES, BODY, FOOTER].concat();
     let key = b"\xa3\x13x-opt-partition-key\xa1\x06home-7";
-    assert_eq!(delivered(&message, Some("home-7"), None), [&stamped(key, 4), &message[..]].concat());
+    assert_eq!(delivered(&message, Some("home-7"), None), [&stamped(key, 5), &message[..]].concat());
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn a_header_is_dropped_and_annotations_of_the_sender_stay_beside_ours() {
     .concat();
     theirs[4] = (theirs.len() - 5) as u8;
     let message = [HEADER, &theirs, BODY].concat();
-    let expected = [&stamped(b"\xa3\x04mine\x54\x05", 4), BODY].concat();
+    let expected = [&stamped(b"\xa3\x04mine\x54\x05", 5), BODY].concat();
     assert_eq!(delivered(&message, None, None), expected);
     let (event, _) = received(&Bytes::from(expected)).unwrap();
     assert_eq!(event.system_properties.get("mine"), Some(&Value::Int(5)));
@@ -97,7 +98,7 @@ fn a_header_is_dropped_and_annotations_of_the_sender_stay_beside_ours() {
 
 #[test]
 fn delivery_annotations_of_the_sender_are_delivered_also_from_the_end_of_a_message() {
-    let expected = [DELIVERY_ANNOTATIONS, &stamped(b"", 3), PROPERTIES, BODY, FOOTER].concat();
+    let expected = [DELIVERY_ANNOTATIONS, &stamped(b"", 4), PROPERTIES, BODY, FOOTER].concat();
     for message in [
         [HEADER, DELIVERY_ANNOTATIONS, PROPERTIES, BODY, FOOTER].concat(),
         [HEADER, PROPERTIES, BODY, FOOTER, DELIVERY_ANNOTATIONS].concat(),
@@ -119,13 +120,13 @@ fn metrics_stand_before_the_annotations_with_exact_types_and_none_of_them_is_the
         [b"\x00\x53\x71\xc1", [pairs.len() as u8 + 1, 8].as_slice(), &pairs].concat()
     };
     let message = [HEADER, BODY].concat();
-    let expected = [&section(&told), &stamped(b"", 3), BODY].concat();
+    let expected = [&section(&told), &stamped(b"", 4), BODY].concat();
     assert_eq!(delivered(&message, None, Some(&metrics())), expected);
     // What a sender writes under these names reaches nobody.
     let lie = [&section(&told[..1]), BODY].concat();
     let lie = [&lie[..5], &[2], &lie[6..]].concat();
     assert_eq!(delivered(&lie, None, Some(&metrics())), expected);
-    assert_eq!(delivered(&lie, None, None), [&stamped(b"", 3), BODY].concat());
+    assert_eq!(delivered(&lie, None, None), [&stamped(b"", 4), BODY].concat());
     let both = [DELIVERY_ANNOTATIONS, BODY].concat();
     let (_, told_again) = received(&Bytes::from(delivered(&both, None, Some(&metrics())))).unwrap();
     assert_eq!(told_again, Some(metrics()));
@@ -149,7 +150,7 @@ fn what_was_delivered_is_read_back() {
 fn an_event_without_a_body_is_read_with_an_empty_one() {
     let stored = [PROPERTIES, DELIVERY_ANNOTATIONS].concat();
     let message = delivered(&stored, None, None);
-    assert_eq!(message, [DELIVERY_ANNOTATIONS, &stamped(b"", 3), PROPERTIES].concat());
+    assert_eq!(message, [DELIVERY_ANNOTATIONS, &stamped(b"", 4), PROPERTIES].concat());
     let (event, _) = received(&Bytes::from(message)).unwrap();
     assert!(event.body.is_empty());
     assert_eq!(event.system_properties.get("message-id"), Some(&Value::from("m")));
@@ -189,7 +190,7 @@ fn an_offset_is_read_to_the_letter() {
             enqueued_at: Timestamp(1),
             partition_key: None,
             metrics: None,
-            number_epochs: false,
+            last_number_epoch: false,
         };
         deliver(BODY, &stamp, &mut message).unwrap();
         assert_eq!(Delivered::read(&message).unwrap().offset, Offset::new(text));
@@ -200,11 +201,11 @@ fn an_offset_is_read_to_the_letter() {
 fn a_delivery_without_what_the_hub_has_to_say_is_refused() {
     let refused = |message: &[u8]| Delivered::read(message).unwrap_err().what;
     assert_eq!(refused(BODY), "a delivery without annotations");
-    let whole = stamped(b"", 3);
+    let whole = stamped(b"", 4);
     for (at, what) in [
-        (8, "a delivery without its sequence number"),
-        (33, "a delivery without its offset"),
-        (52, "a delivery without its enqueued time"),
+        (39, "a delivery without its sequence number"),
+        (64, "a delivery without its offset"),
+        (83, "a delivery without its enqueued time"),
     ] {
         let mut message = [&whole, BODY].concat();
         message[at] = b'?';
@@ -215,7 +216,7 @@ fn a_delivery_without_what_the_hub_has_to_say_is_refused() {
 #[test]
 fn a_property_that_makes_no_sense_does_not_hide_the_event() {
     let nameless: &[u8] = b"\x00\x53\x74\xc1\x03\x02\x41\x41";
-    let message = Bytes::from([stamped(b"", 3).as_slice(), nameless, BODY].concat());
+    let message = Bytes::from([stamped(b"", 4).as_slice(), nameless, BODY].concat());
     assert!(decode(&message).is_err());
     assert_eq!(received(&message).unwrap().0.body, "hi");
 }
@@ -240,7 +241,7 @@ proptest! {
         key in proptest::option::of("[a-z]{0,300}"),
         tail in proptest::collection::vec(any::<u8>(), 0..30),
     ) {
-        let mut message = [HEADER, DELIVERY_ANNOTATIONS, &stamped(b"", 3), PROPERTIES, BODY].concat();
+        let mut message = [HEADER, DELIVERY_ANNOTATIONS, &stamped(b"", 4), PROPERTIES, BODY].concat();
         for (index, byte) in changes {
             let at = index.index(message.len());
             message[at] = byte;
@@ -253,7 +254,7 @@ proptest! {
             enqueued_at: Timestamp(-1),
             partition_key: key.as_deref(),
             metrics: Some(&told),
-            number_epochs: false,
+            last_number_epoch: false,
         };
         let mut out = Vec::new();
         match deliver(&message, &stamp, &mut out) {

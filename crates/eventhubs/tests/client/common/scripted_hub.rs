@@ -353,7 +353,7 @@ fn event(number: u64, body: String) -> Vec<u8> {
         enqueued_at: Timestamp(1),
         partition_key: None,
         metrics: None,
-        number_epochs: false,
+        last_number_epoch: false,
     };
     deliver(&encoded, &stamp, &mut delivered).unwrap();
     delivered

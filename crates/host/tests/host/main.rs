@@ -13,6 +13,7 @@ mod closing;
 mod common;
 mod concurrent_checkpoints;
 mod epochless;
+mod foreign_readers_and_leaving_hosts;
 mod gaps;
 mod handles;
 mod handover;

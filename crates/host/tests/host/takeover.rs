@@ -111,7 +111,7 @@ async fn an_owner_that_never_answers_is_robbed_and_its_time_is_waited_out() {
 }
 
 /// Opens a foreign reader.
-async fn intrude(fleet: &TestFleet, epoch: u64) -> Box<dyn Receiver> {
+pub(crate) async fn intrude(fleet: &TestFleet, epoch: u64) -> Box<dyn Receiver> {
     let request = OpenRequest {
         group: fleet.group().group.clone(),
         partition: P0,

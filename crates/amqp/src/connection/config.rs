@@ -63,6 +63,11 @@ pub struct Config {
     pub limits: Limits,
     /// The limits of this connection and others together.
     pub shared: SharedLimits,
+    /// The number of the first transfer of each session, as in Event Hubs: 1. Numbers wrap around at 2^32, and
+    /// tests begin shortly before.
+    pub first_transfer: u32,
+    /// The number of the first delivery of each session, as in Event Hubs: 0.
+    pub first_delivery: u32,
 }
 
 /// Limits of many connections together; no limits by default. Beyond them only the new session or link is
@@ -86,6 +91,8 @@ impl Config {
             properties: None,
             limits: Limits::default(),
             shared: SharedLimits::default(),
+            first_transfer: 1,
+            first_delivery: 0,
         }
     }
 

@@ -7,7 +7,7 @@ use super::Connection;
 use super::dispatch::{Handled, Violation};
 use super::event::Event;
 use super::link::LinkState;
-use super::session::{Handle, OUTGOING_WINDOW, Session};
+use super::session::{Handle, OUTGOING_WINDOW};
 use super::slots::{LinkId, SessionId};
 use crate::performative::{Flow, Role, condition};
 
@@ -55,7 +55,7 @@ impl Connection {
         if session.state.is_ending() {
             return Ok(None);
         }
-        let seen = flow.next_incoming_id.unwrap_or(Session::first_transfer());
+        let seen = flow.next_incoming_id.unwrap_or(self.config.first_transfer);
         let in_flight = distance(seen, session.next_outgoing_id);
         session.peer_window = flow.incoming_window.saturating_sub(in_flight);
         let window_open = session.peer_window > 0;

@@ -10,16 +10,13 @@
 
 use std::collections::BTreeMap;
 
-use super::Connection;
 use super::dispatch::{Handled, Violation};
 use super::event::Event;
 use super::link::LinkState;
 use super::slots::{LinkId, SessionId};
+use super::{Config, Connection};
 use crate::performative::{Begin, End, Error, condition};
 use crate::shared_limit::Permit;
-
-/// The number of the first transfer, as in Event Hubs.
-const FIRST_TRANSFER: u32 = 1;
 
 /// The number of transfer frames that we announce to send at most, as in Event Hubs. It is a hint alone: what
 /// is sent is limited by the peer's window.
@@ -97,7 +94,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    fn new(channel: u16, window: u32, permit: Permit) -> Self {
+    fn new(channel: u16, config: &Config, permit: Permit) -> Self {
         Self {
             state: SessionState::BeginSent,
             channel,
@@ -106,10 +103,10 @@ impl Session {
             handles_out: Vec::new(),
             peer_handle_max: u32::MAX,
             next_incoming_id: 0,
-            incoming_left: window,
-            next_outgoing_id: FIRST_TRANSFER,
+            incoming_left: config.limits.window,
+            next_outgoing_id: config.first_transfer,
             peer_window: 0,
-            next_delivery_id: 0,
+            next_delivery_id: config.first_delivery,
             unsettled_out: BTreeMap::new(),
             unsettled_in: 0,
             accepted: None,
@@ -132,11 +129,6 @@ impl Session {
     #[inline]
     pub(super) fn handle(&self, handle: u32) -> Handle {
         self.handles_in.get(handle as usize).copied().unwrap_or(Handle::Unused)
-    }
-
-    /// The number of our first transfer.
-    pub(super) fn first_transfer() -> u32 {
-        FIRST_TRANSFER
     }
 }
 
@@ -262,7 +254,7 @@ impl Connection {
     }
 
     fn add_session(&mut self, channel: u16, permit: Permit) -> SessionId {
-        let session = self.sessions.insert(Session::new(channel, self.config.limits.window, permit));
+        let session = self.sessions.insert(Session::new(channel, &self.config, permit));
         self.channels_out.set(channel, session);
         session
     }
@@ -291,7 +283,7 @@ impl Connection {
         let Some(found) = self.sessions.get(session) else { return };
         let begin = Begin {
             remote_channel: found.peer_channel,
-            next_outgoing_id: FIRST_TRANSFER,
+            next_outgoing_id: self.config.first_transfer,
             incoming_window: limits.window,
             outgoing_window: OUTGOING_WINDOW,
             handle_max: Some(limits.handle_max),

@@ -28,7 +28,9 @@ impl Connection {
         }
     }
 
-    /// Asks the peer to use up the credit of a link now or to return it: [`Event::Drained`].
+    /// Asks the peer to use up the credit of a link now or to return it: [`Event::Drained`]. A [`Self::grant`]
+    /// before that event takes the request back; the peer may answer it nevertheless, so that another drain has
+    /// to wait for a message.
     pub fn drain(&mut self, link: LinkId) {
         let Some(found) = self.links.get_mut(link) else { return };
         if found.role == Role::Receiver && found.state == LinkState::Attached {
@@ -92,6 +94,7 @@ impl Connection {
             return None;
         }
         let attached = found.state == LinkState::Attached;
+        let mut regrants = false;
         let event = match found.role {
             Role::Sender => {
                 if let Some(credit) = flow.link_credit {
@@ -102,21 +105,26 @@ impl Connection {
                 found.draining = flow.drain == Some(true);
                 attached.then_some(Event::Credit { link, drain: found.draining })
             }
-            // Azure's Python SDK sends flows for links that it sends on; only the answer to a drain is used.
-            Role::Receiver if found.draining => {
+            Role::Receiver => {
                 let sent = flow.delivery_count.unwrap_or(found.delivery_count);
-                if distance(found.delivery_count, sent) >= found.credit || flow.link_credit == Some(0) {
+                // The sender counts a delivery at its beginning, we do at its end.
+                let sent = sent.wrapping_sub(found.incoming.is_some().into());
+                // All messages before the flow have come, so the sender has returned this much credit.
+                let returned = distance(found.delivery_count, sent);
+                let drained = found.draining && (returned >= found.credit || flow.link_credit == Some(0));
+                if drained {
                     found.delivery_count = sent;
                     found.credit = 0;
                     found.draining = false;
-                    Some(Event::Drained { link })
-                } else {
-                    None
+                } else if !found.draining {
+                    found.delivery_count = found.delivery_count.wrapping_add(returned);
                 }
+                // Credit that was granted after the drain went with the credit that was returned.
+                regrants = !drained && !found.draining && returned > 0 && found.credit > 0;
+                drained.then_some(Event::Drained { link })
             }
-            Role::Receiver => None,
         };
-        if flow.echo && attached {
+        if (flow.echo || regrants) && attached {
             self.write_link_flow(link);
         }
         event

@@ -80,6 +80,41 @@ fn a_drained_link_has_no_credit_left() {
 }
 
 #[test]
+fn credit_that_is_granted_during_a_drain_is_not_lost() {
+    let mut linked = linked(Role::Receiver, config("c"), config("s"));
+    let (ours, theirs) = (linked.client_link, linked.server_link);
+    linked.pair.client.grant(ours, 10);
+    linked.pair.client.drain(ours);
+    carry(&mut linked.pair.client, &mut linked.pair.server);
+    while linked.pair.server.next_event().is_some() {}
+    // The server returns ten, while the client takes its request back.
+    linked.pair.server.drained(theirs);
+    linked.pair.client.grant(ours, 3);
+    linked.pair.pump();
+    assert_eq!((linked.pair.client.credit(ours), linked.pair.server.credit(theirs)), (3, 3));
+}
+
+#[test]
+fn a_drain_that_overtakes_the_rest_of_a_message_counts_that_message_once() {
+    let (mut narrow, mut small) = (config("c"), config("s"));
+    narrow.limits.window = 2;
+    small.limits.frame_out = 512;
+    let mut linked = linked(Role::Receiver, narrow, small);
+    let (ours, theirs) = (linked.client_link, linked.server_link);
+    linked.pair.client.grant(ours, 5);
+    linked.pair.client.drain(ours);
+    carry(&mut linked.pair.client, &mut linked.pair.server);
+    while linked.pair.server.next_event().is_some() {}
+    assert_eq!(linked.pair.server.send(theirs, 0, true, &[&[7; 2_000]]), Sent::Sent(0));
+    linked.pair.server.drained(theirs);
+    let events = linked.pair.pump().client;
+    assert!(matches!(events[..], [Event::Drained { .. }, Event::Delivery(_)]), "{events:?}");
+    linked.pair.client.grant(ours, 1);
+    let sent = raw_peer::all_sent(&mut linked.pair.client).concat();
+    assert!(sent.contains("delivery_count: Some(5)"), "{sent}");
+}
+
+#[test]
 fn an_echo_is_answered() {
     let mut linked = linked(Role::Sender, config("c"), config("s"));
     let flow = Flow { incoming_window: 1, handle: Some(0), echo: true, ..Flow::default() };

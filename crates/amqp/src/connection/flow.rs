@@ -106,9 +106,9 @@ impl Connection {
                 attached.then_some(Event::Credit { link, drain: found.draining })
             }
             Role::Receiver => {
-                let sent = flow.delivery_count.unwrap_or(found.delivery_count);
                 // The sender counts a delivery at its beginning, we do at its end.
-                let sent = sent.wrapping_sub(found.incoming.is_some().into());
+                let begun = u32::from(found.incoming.is_some());
+                let sent = flow.delivery_count.map_or(found.delivery_count, |sent| sent.wrapping_sub(begun));
                 // All messages before the flow have come, so the sender has returned this much credit.
                 let returned = distance(found.delivery_count, sent);
                 let drained = found.draining && (returned >= found.credit || flow.link_credit == Some(0));
@@ -128,6 +128,17 @@ impl Connection {
             self.write_link_flow(link);
         }
         event
+    }
+
+    /// Grants the credit again that a delivery used, because the owner gets no message for it. A sender that has
+    /// to return its credit gets none.
+    pub(super) fn grant_again(&mut self, link: LinkId) {
+        let Some(found) = self.links.get_mut(link) else { return };
+        match found.state {
+            LinkState::Attached if found.draining => found.credit = found.credit.saturating_sub(1),
+            LinkState::Attached => self.write_link_flow(link),
+            _ => {}
+        }
     }
 
     /// Notifies the owner that a session can send again, if it was refused because of the window, of

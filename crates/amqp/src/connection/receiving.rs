@@ -100,8 +100,7 @@ impl Connection {
             link.incoming = None;
             link.delivery_count = link.delivery_count.wrapping_add(1);
             // The owner gets no event, so the credit that the delivery used is granted again here.
-            let credit = link.credit;
-            self.grant(id, credit);
+            self.grant_again(id);
             return Ok(None);
         }
         incoming.size += payload.len() as u64;
@@ -143,12 +142,12 @@ impl Connection {
         self.unended.end(id, began);
         link.delivery_count = link.delivery_count.wrapping_add(1);
         link.unsettled_in += 1;
-        let (session, credit) = (link.session, link.credit);
+        let session = link.session;
         if let Some(session) = self.sessions.get_mut(session) {
             session.unsettled_in += 1;
         }
         // The owner gets no message, so the credit that the delivery used is granted again here.
-        self.grant(id, credit);
+        self.grant_again(id);
         Ok(Some(Event::Oversized { link: id, delivery, size, limit }))
     }
 

@@ -115,6 +115,24 @@ fn a_drain_that_overtakes_the_rest_of_a_message_counts_that_message_once() {
 }
 
 #[test]
+fn a_drain_goes_on_after_a_message_that_is_too_large() {
+    let (mut small, mut frames) = (config("c"), config("s"));
+    small.limits.message = 600;
+    frames.limits.frame_out = 512;
+    let mut linked = linked(Role::Receiver, small, frames);
+    let (ours, theirs) = (linked.client_link, linked.server_link);
+    linked.pair.client.grant(ours, 5);
+    linked.pair.client.drain(ours);
+    carry(&mut linked.pair.client, &mut linked.pair.server);
+    while linked.pair.server.next_event().is_some() {}
+    assert_eq!(linked.pair.server.send(theirs, 0, false, &[&[7; 1_000]]), Sent::Sent(0));
+    linked.pair.server.drained(theirs);
+    let events = linked.pair.pump().client;
+    assert!(matches!(events[..], [Event::Oversized { .. }, Event::Drained { .. }]), "{events:?}");
+    assert_eq!((linked.pair.client.credit(ours), linked.pair.server.credit(theirs)), (0, 0));
+}
+
+#[test]
 fn an_echo_is_answered() {
     let mut linked = linked(Role::Sender, config("c"), config("s"));
     let flow = Flow { incoming_window: 1, handle: Some(0), echo: true, ..Flow::default() };

@@ -53,6 +53,8 @@ pub(super) struct Incomplete {
 }
 
 pub(super) struct Link {
+    /// Grows with each link of the connection.
+    number: u64,
     pub(super) state: LinkState,
     pub(super) session: SessionId,
     pub(super) name: String,
@@ -182,13 +184,14 @@ impl Connection {
             return Err(Violation::of_session(session, condition::HANDLE_IN_USE, description));
         }
         let role = attach.role.other();
-        // Names may repeat, so only an answer is looked up by its name.
-        let asked = found.handles_out.iter().flatten().copied().find(|&id| {
-            self.links.get(id).is_some_and(|link| {
-                link.peer_handle.is_none() && link.role == role && link.name == attach.name
-            })
+        // Names may repeat, so only an answer is looked up by its name. A link that was detached before its
+        // answer may have the same name as the next one, and is answered first.
+        let asked = found.handles_out.iter().flatten().filter_map(|&id| {
+            let link = self.links.get(id)?;
+            let asked = link.peer_handle.is_none() && link.role == role && link.name == attach.name;
+            asked.then_some((link.number, id))
         });
-        if let Some(link) = asked {
+        if let Some((_, link)) = asked.min() {
             self.set_peer_handle(session, link, handle);
             return Ok(self.on_answer(link, attach));
         }
@@ -265,7 +268,9 @@ impl Connection {
         state: LinkState,
         permit: Permit,
     ) -> LinkId {
+        self.link_count += 1;
         let link = self.links.insert(Link {
+            number: self.link_count,
             state,
             session,
             name: attach.name.clone(),

@@ -115,6 +115,8 @@ pub struct Connection {
     events: VecDeque<Event>,
     sessions: Slots<Session>,
     links: Slots<Link>,
+    /// The number of links that there have been.
+    link_count: u64,
     /// Sessions by the peer's channels.
     channels_in: Table<Channel>,
     /// Sessions by our channels.
@@ -166,6 +168,7 @@ impl Connection {
             events: VecDeque::new(),
             sessions: Slots::default(),
             links: Slots::default(),
+            link_count: 0,
             channels_in: Table::default(),
             channels_out: Table::default(),
             handle_slots: 0,

@@ -4,7 +4,7 @@ use ephor_amqp::connection::{Closed, Event};
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::performative::{Attach, Detach, End, Error, Performative, Role, condition};
 
-use crate::client_and_server::{Pair, config, linked};
+use crate::client_and_server::{Pair, carry, config, linked};
 use crate::raw_peer;
 
 #[test]
@@ -129,6 +129,30 @@ fn links_with_the_same_name_are_different_links() {
     );
     assert_eq!(events.len(), 3);
     assert_eq!(server.links(), 3);
+}
+
+#[test]
+fn an_answer_belongs_to_the_link_of_this_name_that_asked_first() {
+    let mut linked = linked(Role::Sender, config("c"), config("s"));
+    let (pair, session) = (&mut linked.pair, linked.session);
+    pair.client.detach(linked.client_link, None);
+    carry(&mut pair.client, &mut pair.server);
+    while pair.server.next_event().is_some() {}
+    // Its handle becomes free, and the second link of this name gets it.
+    let first = pair.client.attach(session, Attach::sender("same", "there")).unwrap();
+    pair.client.detach(first, None);
+    carry(&mut pair.server, &mut pair.client);
+    while pair.client.next_event().is_some() {}
+    let second = pair.client.attach(session, Attach::sender("same", "there")).unwrap();
+    let events = pair.pump();
+    let Some(Event::AttachRequested { link, attach, .. }) = events.server.last() else {
+        panic!("{events:?}")
+    };
+    assert_eq!(events.client, [Event::Detached { link: first, error: None }]);
+    pair.server.accept(*link, attach.answer());
+    let events = pair.pump();
+    assert!(matches!(events.client[..], [Event::Attached { link, .. }] if link == second), "{events:?}");
+    assert_eq!((pair.client.links(), pair.server.links()), (1, 1));
 }
 
 #[test]

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use ephor_hub::{Durability, LocalNamespace, verify_folder};
 
+use crate::kill_helpers::acknowledged_events::{Faults, Ledger};
 use crate::kill_helpers::child_process::{Myself, orders};
-use crate::kill_helpers::ledger::{Faults, Ledger};
 use crate::kill_helpers::protocol::{Orders, Word};
 use crate::kill_helpers::sender::{self, HUB};
 

@@ -6,20 +6,19 @@ use std::time::Duration;
 
 use ephor_core::event::{Event, NewEvent};
 use ephor_core::ids::PartitionId;
-use ephor_core::position::{SequenceNumber, StartPosition};
+use ephor_core::position::StartPosition;
 use ephor_core::producer::{Producer, SendCause};
 use ephor_core::source::{EventSource, Receiver, SourceError};
 use ephor_hub::{
-    Durability, Hub, HubConfig, HubError, LocalNamespace, NamespaceConfig, Retention, SendError, Target,
-    verify_folder,
+    Hub, HubConfig, HubError, LocalNamespace, NamespaceConfig, Retention, SendError, Target, verify_folder,
 };
 
 use crate::small_disk::{SmallDisk, names_below, on_small_disk};
 
-const DISK: u64 = 8 << 20;
-const SEGMENT: u64 = 256 << 10;
-const PARTITIONS: u32 = 2;
-const BODY: usize = 1000;
+pub(crate) const DISK: u64 = 8 << 20;
+pub(crate) const SEGMENT: u64 = 256 << 10;
+pub(crate) const PARTITIONS: u32 = 2;
+pub(crate) const BODY: usize = 1000;
 
 fn config() -> NamespaceConfig {
     // Without a reserve: what is behind it has to hold, too.
@@ -31,19 +30,19 @@ fn config() -> NamespaceConfig {
     }
 }
 
-fn with_hub(retention: Retention) -> NamespaceConfig {
+pub(crate) fn with_hub(retention: Retention) -> NamespaceConfig {
     let hub = HubConfig { retention, ..HubConfig::new("homes", PARTITIONS).unwrap() };
     NamespaceConfig { hubs: vec![hub], ..config() }
 }
 
-fn open(disk: &SmallDisk) -> (LocalNamespace, Hub) {
+pub(crate) fn open(disk: &SmallDisk) -> (LocalNamespace, Hub) {
     let namespace = LocalNamespace::open(disk.data(), with_hub(Retention::default())).unwrap();
     let hub = namespace.hub("homes").unwrap();
     (namespace, hub)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a reader that waits for a lost event would wait forever")]
-fn wait_for<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let done = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), future).await });
     done.expect("acknowledged events can be read")
@@ -51,14 +50,14 @@ fn wait_for<T>(future: impl Future<Output = T>) -> T {
 
 /// What was acknowledged, in order, for each partition: the bodies are numbered.
 #[derive(Clone, Default)]
-struct Sent {
-    acknowledged: [Vec<u64>; PARTITIONS as usize],
+pub(crate) struct Sent {
+    pub(crate) acknowledged: [Vec<u64>; PARTITIONS as usize],
     tried: u64,
 }
 
 impl Sent {
     /// Sends a batch of this many events and takes down what became of it.
-    async fn send(&mut self, hub: &Hub, partition: u32, count: usize) -> Result<(), SendError> {
+    pub(crate) async fn send(&mut self, hub: &Hub, partition: u32, count: usize) -> Result<(), SendError> {
         let numbers: Vec<u64> = (self.tried..).take(count).collect();
         self.tried += count as u64;
         let events = numbers.iter().map(|number| NewEvent::new(body(*number)));
@@ -77,7 +76,7 @@ impl Sent {
     }
 
     /// Everything acknowledged is there, once and in order, and nothing else.
-    async fn check(&self, hub: &Hub) {
+    pub(crate) async fn check(&self, hub: &Hub) {
         for (id, acknowledged) in self.acknowledged.iter().enumerate() {
             assert_eq!(&read_all(hub, id as u32).await, acknowledged, "partition {id}");
         }
@@ -85,7 +84,7 @@ impl Sent {
     }
 }
 
-fn body(number: u64) -> Vec<u8> {
+pub(crate) fn body(number: u64) -> Vec<u8> {
     let mut body = vec![number as u8; BODY];
     body[..8].copy_from_slice(&number.to_le_bytes());
     body
@@ -98,7 +97,7 @@ fn number_of(event: &Event) -> u64 {
 }
 
 /// The numbers of all events from the oldest to the newest; their sequence numbers leave nothing out.
-async fn read_all(hub: &Hub, partition: u32) -> Vec<u64> {
+pub(crate) async fn read_all(hub: &Hub, partition: u32) -> Vec<u64> {
     let id = PartitionId(partition);
     let properties = hub.partition_properties(id).await.unwrap();
     let Some(last) = properties.last else { return Vec::new() };
@@ -115,7 +114,7 @@ async fn read_all(hub: &Hub, partition: u32) -> Vec<u64> {
     numbers
 }
 
-fn assert_full(error: &SendError) {
+pub(crate) fn assert_full(error: &SendError) {
     assert!(matches!(error, SendError::DiskFull(_)), "{error}");
     let text = error.to_string();
     assert!(text.starts_with("the disk is full: "), "{text}");
@@ -128,7 +127,7 @@ fn assert_full(error: &SendError) {
     );
 }
 
-fn assert_intact(folder: &Path) {
+pub(crate) fn assert_intact(folder: &Path) {
     let hubs = verify_folder(folder).unwrap();
     assert!(!hubs.is_empty());
     for hub in hubs {
@@ -346,114 +345,5 @@ fn a_sender_that_keeps_trying_does_not_use_up_what_room_is_left() {
             sent.send(&hub, 0, 100).await.unwrap();
             sent.check(&hub).await;
         });
-    });
-}
-
-#[test]
-fn a_folder_on_a_full_disk_is_refused_with_the_reason_and_opened_when_there_is_room() {
-    let name = "full_disk::a_folder_on_a_full_disk_is_refused_with_the_reason_and_opened_when_there_is_room";
-    on_small_disk(name, DISK, |disk| {
-        for pages in 0..4 {
-            disk.fill_but(pages * 4096);
-            let opened = LocalNamespace::open(disk.data(), with_hub(Retention::default()));
-            if pages == 0 {
-                let text = opened.as_ref().unwrap_err().to_string();
-                assert!(text.contains("No space left on device"), "{text}");
-                assert!(text.contains(&disk.data().display().to_string()), "{text}");
-            }
-            drop(opened);
-            disk.clear();
-            let (namespace, hub) = open(disk);
-            wait_for(hub.producer().send(NewEvent::new(body(pages as u64)))).unwrap();
-            drop((namespace, hub));
-            assert_intact(&disk.data());
-            std::fs::remove_dir_all(disk.data()).unwrap();
-        }
-    });
-}
-
-#[test]
-fn what_is_stored_can_be_read_after_a_restart_on_a_full_disk() {
-    on_small_disk("full_disk::what_is_stored_can_be_read_after_a_restart_on_a_full_disk", DISK, |disk| {
-        let (namespace, hub) = open(disk);
-        let mut sent = Sent::default();
-        wait_for(async {
-            sent.send(&hub, 0, 100).await.unwrap();
-            sent.send(&hub, 1, 100).await.unwrap();
-        });
-        // What a power failure at this moment would leave: nobody waits for the mark to be on disk.
-        let crashed = disk.copy_of_data();
-        for name in names_below(&crashed).iter().filter(|name| name.ends_with("/mark")) {
-            std::fs::write(crashed.join(name), "").unwrap();
-        }
-        drop((namespace, hub));
-        for left in [disk.data(), crashed] {
-            let mut sent = sent.clone();
-            disk.fill_but(0);
-            let namespace = LocalNamespace::open(&left, with_hub(Retention::default())).unwrap();
-            assert_eq!(namespace.broken(), []);
-            let hub = namespace.hub("homes").unwrap();
-            assert_eq!(hub.recovery().clean, left == disk.data());
-            wait_for(async {
-                sent.check(&hub).await;
-                assert_full(&sent.send(&hub, 0, 100).await.unwrap_err());
-                disk.clear();
-                sent.send(&hub, 0, 100).await.unwrap();
-                sent.check(&hub).await;
-            });
-            drop((namespace, hub));
-            assert_intact(&left);
-        }
-    });
-}
-
-#[test]
-fn retention_by_size_keeps_a_hub_going_on_a_nearly_full_disk() {
-    on_small_disk("full_disk::retention_by_size_keeps_a_hub_going_on_a_nearly_full_disk", DISK, |disk| {
-        let kept = 8 * SEGMENT;
-        let config = with_hub(Retention { bytes: Some(kept), ..Retention::default() });
-        let namespace = LocalNamespace::open(disk.data(), config.clone()).unwrap();
-        let hub = namespace.hub("homes").unwrap();
-        // What is kept, the segment that is being written, and what lies beside the events.
-        disk.fill_but((kept + 2 * SEGMENT) as usize);
-        let mut sent = Sent::default();
-        wait_for(async {
-            for turn in 0..2_000 {
-                sent.send(&hub, turn % PARTITIONS, 10).await.unwrap();
-            }
-            for (id, acknowledged) in sent.acknowledged.iter().enumerate() {
-                let read = read_all(&hub, id as u32).await;
-                assert!(read.len() as u64 * BODY as u64 > kept / 3, "too much was freed");
-                assert!(acknowledged.ends_with(&read), "partition {id}");
-            }
-        });
-        assert_eq!(hub.durability(), Durability::Disk);
-        drop((namespace, hub));
-        assert_intact(&disk.data());
-    });
-}
-
-#[test]
-fn what_retention_need_not_keep_makes_room_when_the_disk_is_full() {
-    on_small_disk("full_disk::what_retention_need_not_keep_makes_room_when_the_disk_is_full", DISK, |disk| {
-        // Four segments and half of one may stay, so that the one being written goes beyond it.
-        let segment = 1 << 20;
-        let kept = 4 * segment + segment / 2;
-        let config = with_hub(Retention { bytes: Some(kept), ..Retention::default() });
-        let config = NamespaceConfig { segment_bytes: segment, ..config };
-        let namespace = LocalNamespace::open(disk.data(), config).unwrap();
-        let hub = namespace.hub("homes").unwrap();
-        // Room for what is kept, but not for a whole segment beside it.
-        disk.fill_but((kept + segment / 4) as usize);
-        let mut sent = Sent::default();
-        wait_for(async {
-            for turn in 0..2_000 {
-                sent.send(&hub, turn % PARTITIONS, 10).await.unwrap();
-            }
-            let oldest = hub.partition_properties(PartitionId(0)).await.unwrap().first;
-            assert!(oldest > SequenceNumber(0));
-        });
-        drop((namespace, hub));
-        assert_intact(&disk.data());
     });
 }

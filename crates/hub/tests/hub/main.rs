@@ -15,6 +15,7 @@ mod disk_reserve;
 mod emulator_config;
 mod epochs;
 mod full_disk;
+mod full_disk_at_start;
 mod golden_folders;
 mod health;
 mod hubs_and_groups;

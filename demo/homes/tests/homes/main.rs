@@ -8,4 +8,5 @@
 mod azurite;
 #[path = "../../examples/page/fake_source.rs"]
 mod fake_source;
+mod live_updates;
 mod page;

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor_homes::page::{self, Action, LIVE_LISTENERS, Source};
+use ephor_homes::page::{self, Action, Source};
 use ephor_homes::view::model::{CityNow, FleetNow, HomeNow};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -14,25 +14,25 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::fake_source::{BROKEN, Fake, HOMES};
+use crate::fake_source::{Fake, HOMES};
 
 /// Long enough for a slow machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Site {
-    port: u16,
-    stop: oneshot::Sender<()>,
-    served: JoinHandle<std::io::Result<()>>,
+pub(crate) struct Site {
+    pub(crate) port: u16,
+    pub(crate) stop: oneshot::Sender<()>,
+    pub(crate) served: JoinHandle<std::io::Result<()>>,
 }
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Site {
-    async fn of(source: impl Source) -> Self {
+    pub(crate) async fn of(source: impl Source) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -40,7 +40,7 @@ impl Site {
         Self { port, stop, served }
     }
 
-    async fn fake() -> Self {
+    pub(crate) async fn fake() -> Self {
         Self::of(Fake::new()).await
     }
 
@@ -58,11 +58,11 @@ impl Site {
         Answer { status, head: head.to_lowercase(), body: body.to_owned() }
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.raw(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nConnection: close\r\n\r\n")).await
     }
 
-    async fn post(&self, headers: &str, body: &str) -> Answer {
+    pub(crate) async fn post(&self, headers: &str, body: &str) -> Answer {
         let length = body.len();
         let head = format!("POST /api/act HTTP/1.1\r\nHost: localhost:PORT\r\nContent-Length: {length}\r\n");
         self.raw(&format!("{head}Connection: close\r\n{headers}\r\n{body}")).await
@@ -74,7 +74,7 @@ impl Site {
         serde_json::from_str(&answer.body).unwrap()
     }
 
-    async fn live(&self, path: &str) -> Live {
+    pub(crate) async fn live(&self, path: &str) -> Live {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: [::1]:{}\r\n\r\n", self.port);
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -82,14 +82,14 @@ impl Site {
     }
 }
 
-struct Live {
-    stream: TcpStream,
-    text: String,
+pub(crate) struct Live {
+    pub(crate) stream: TcpStream,
+    pub(crate) text: String,
 }
 
 impl Live {
     /// Reads on until it has seen something so many times.
-    async fn until(&mut self, what: &str, times: usize) {
+    pub(crate) async fn until(&mut self, what: &str, times: usize) {
         let reading = async {
             let mut bytes = vec![0; 64 * 1024];
             while self.text.matches(what).count() < times {
@@ -102,7 +102,7 @@ impl Live {
     }
 }
 
-const JSON: &str = "Content-Type: application/json\r\n";
+pub(crate) const JSON: &str = "Content-Type: application/json\r\n";
 const PAGES: [&str; 3] = ["/", "/home/41234", "/operator"];
 
 #[tokio::test]
@@ -326,121 +326,4 @@ async fn hostile_text_stays_text() {
         assert!(!body.contains("<script>") && !body.contains("<b x="), "{path}");
         assert!(body.contains("script&gt;") || body.contains("%3Cscript%3E"), "{path} shows it");
     }
-}
-
-#[tokio::test]
-async fn all_that_is_sent_has_its_place_on_the_page() {
-    let site = Site::fake().await;
-    for (page, stream) in
-        [("/", "/live/city"), ("/home/41234", "/live/home/41234"), ("/operator", "/live/fleet")]
-    {
-        let html = site.get(page).await.body;
-        let mut live = site.live(stream).await;
-        live.until("\n\n", 1).await;
-        let data = live.text.split("data: ").nth(1).unwrap().lines().next().unwrap();
-        let shown: Value = serde_json::from_str(data).unwrap();
-        for kind in ["texts", "attributes", "lists"] {
-            let ids = shown[kind].as_object().unwrap();
-            assert!(!ids.is_empty(), "{page} {kind}");
-            for id in ids.keys() {
-                assert!(html.contains(&format!(" id=\"{id}\"")), "{page} has no place for {kind} of {id}");
-            }
-        }
-        for (id, rows) in shown["lists"].as_object().unwrap() {
-            let row = &rows[0];
-            for part in
-                row["texts"].as_object().unwrap().keys().chain(row["parts"].as_object().unwrap().keys())
-            {
-                assert!(html.contains(&format!("data-part=\"{part}\"")), "{page} {id} has no part {part}");
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn what_changes_is_sent_and_the_end_is_told() {
-    let site = Site::fake().await;
-    let mut city = site.live("/live/city").await;
-    city.until("data: {", 2).await;
-    assert!(city.text.to_lowercase().contains("content-type: text/event-stream"), "{}", city.text);
-    let mut fleet = site.live("/live/fleet").await;
-    fleet.until("data: {", 1).await;
-    assert!(!fleet.text.contains("host-6"));
-    assert_eq!(site.post(JSON, r#"{"action":"add_host"}"#).await.status, 200);
-    fleet.until("host-6", 1).await;
-    let mut home = site.live(&format!("/live/home/{BROKEN}")).await;
-    home.until("broken glass", 1).await;
-
-    site.stop.send(()).unwrap();
-    for live in [&mut city, &mut fleet, &mut home] {
-        live.until("event: end", 1).await;
-    }
-    timeout(PATIENCE, site.served).await.expect("it ends").unwrap().unwrap();
-}
-
-/// A city in which time stands still.
-struct Still(CityNow, Fake);
-
-impl Source for Still {
-    fn city(&self) -> CityNow {
-        self.0.clone()
-    }
-
-    fn home(&self, home: u32) -> Option<HomeNow> {
-        self.1.home(home)
-    }
-
-    fn homes(&self) -> u32 {
-        self.1.homes()
-    }
-
-    fn fleet(&self) -> FleetNow {
-        FleetNow::default()
-    }
-
-    fn act(&self, action: Action) -> BoxFuture<'_, Result<String, String>> {
-        self.1.act(action)
-    }
-}
-
-#[tokio::test]
-async fn nothing_is_sent_for_nothing() {
-    let site = Site::of(Still(CityNow::default(), Fake::new())).await;
-    let mut live = site.live("/live/fleet").await;
-    live.until("data: {", 1).await;
-    let more = timeout(Duration::from_secs(3), live.until("data: {", 2)).await;
-    assert!(more.is_err(), "the same was sent again");
-    // A city of which nothing is known yet has its words, too.
-    let city = site.get("/").await.body;
-    assert!(city.contains("waiting for the first data") && city.contains("No reading has been sent yet."));
-    assert!(site.get("/operator").await.body.contains("No host is running."));
-}
-
-#[tokio::test]
-async fn only_so_many_listen_at_a_time() {
-    let site = Site::fake().await;
-    let mut all = Vec::new();
-    for _ in 0..LIVE_LISTENERS {
-        let mut live = site.live("/live/fleet").await;
-        live.until("data: {", 1).await;
-        all.push(live);
-    }
-    let refused = site.get("/live/city").await;
-    assert_eq!(refused.status, 503);
-    assert!(refused.head.contains("retry-after:") && refused.body.contains("Too many pages"));
-    assert_eq!(site.get("/").await.status, 200, "pages are still served");
-    drop(all.pop());
-    // The server sees that one is gone when it next writes to it.
-    let freed = async {
-        loop {
-            let mut live = site.live("/live/home/7").await;
-            let mut start = [0; 12];
-            live.stream.read_exact(&mut start).await.unwrap();
-            if start.ends_with(b"200") {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    timeout(PATIENCE, freed).await.expect("a place becomes free");
 }

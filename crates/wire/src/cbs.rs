@@ -10,7 +10,7 @@ use ephor_core::time::Timestamp;
 
 use crate::address::MAX_ADDRESS_LENGTH;
 use crate::condition::{Condition, Refusal};
-use crate::quote::quoted;
+use crate::peer_text::quoted;
 use crate::request_response::{
     Request, RequestContent, RequestId, ResponseHead, write_request, write_response,
 };

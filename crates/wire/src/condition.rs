@@ -9,7 +9,7 @@ mod errors;
 
 use std::fmt;
 
-use crate::quote::quoted;
+use crate::peer_text::quoted;
 
 pub use current_reader::name_in_errors;
 pub use error_texts::{RequestTracking, Tracking};

@@ -25,7 +25,7 @@ pub mod connection_string;
 pub mod management;
 pub mod message;
 pub mod names;
-mod quote;
+mod peer_text;
 pub mod request_response;
 pub mod sas;
 pub mod selector;

@@ -17,7 +17,7 @@ use ephor_amqp::{Malformed, Reader, Value, encode};
 use ephor_core::time::Timestamp;
 
 use crate::condition::{Condition, Refusal};
-use crate::quote::quoted;
+use crate::peer_text::quoted;
 
 /// The maximum length of a request id, in bytes. A longer one is refused, because it is kept until the answer
 /// is sent.

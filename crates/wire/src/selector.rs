@@ -15,7 +15,7 @@ use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::time::Timestamp;
 
 use crate::annotations::{ENQUEUED_TIME, OFFSET, SEQUENCE_NUMBER};
-use crate::quote::quoted;
+use crate::peer_text::quoted;
 
 /// The filter's name in the map, and one of its descriptors.
 pub const FILTER: &str = "apache.org:selector-filter:string";

@@ -14,7 +14,7 @@ use ephor_wire::selector::Start;
 
 use crate::Seeds;
 use crate::raw_frames::{Transfer, amqp, frame, written};
-use crate::{events, exchange};
+use crate::{events, request_response};
 
 /// An expiry time in the far future: a token in the corpus must not expire.
 const IN_THE_YEAR_2200: Timestamp = Timestamp(7_258_118_400_000);

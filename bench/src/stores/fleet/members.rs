@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ephor::BoxError;
 
-use super::ledger::Ledger;
+use super::events_read::Ledger;
 use super::options::Pace;
 use crate::machine::cpu_time;
 

@@ -9,8 +9,8 @@
 //!
 //! It fails if the fleet does not settle, before or after the kill, or if an event was not read.
 
+mod events_read;
 mod hub;
-mod ledger;
 mod members;
 mod options;
 mod process;
@@ -24,8 +24,8 @@ use std::time::Duration;
 use ephor::{BoxError, Store};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
+use self::events_read::{Balance, Ledger};
 use self::hub::{ROUND, Source};
-use self::ledger::{Balance, Ledger};
 use self::members::Members;
 use self::options::Options;
 use self::wait_until_balanced::{Settled, Watch};

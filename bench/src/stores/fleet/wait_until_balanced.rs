@@ -9,7 +9,7 @@ use ephor_core::ids::GroupId;
 use ephor_core::store::View;
 use ephor_stores::postgres::PostgresStore;
 
-use super::ledger::Ledger;
+use super::events_read::Ledger;
 use super::options::Pace;
 use crate::figures::time;
 use crate::machine::{now, pause, since};

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{
+    P0, events, millis, seconds, send, start, stored_sequence, until_finished,
+};
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
 use ephor::{CheckpointPolicy, EventProcessorOptions, FailurePolicy};
 use ephor_testkit::TestFleet;
 

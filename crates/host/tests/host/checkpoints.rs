@@ -4,9 +4,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{
+    P0, events, millis, seconds, send, start, stored_sequence, until_finished,
+};
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
 use ephor::{CheckpointError, CheckpointPolicy, Checkpointed, EventProcessorOptions, HostId, SequenceNumber};
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{P0, events, millis, owner, seconds, send, start, until_finished};
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
 use ephor::{CloseReason, Epoch, EventSource, HostId, PartitionId, PumpState, Receiver, StartPosition};
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};

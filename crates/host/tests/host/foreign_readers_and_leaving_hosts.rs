@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::common::ledger::{Ledger, P0, What, events, millis, owner, seconds, send, start, until_finished};
-use crate::common::troubled_store::{Op, Trouble, TroubledStore};
+use crate::common::action_recorder::{
+    Ledger, P0, What, events, millis, owner, seconds, send, start, until_finished,
+};
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::takeover::intrude;
 use ephor::{CloseReason, Epoch, PumpState, Receiver};
 use ephor_core::history::ChangeReason;
@@ -15,7 +17,7 @@ use ephor_testkit::TestFleet;
 struct Fleet {
     fleet: TestFleet,
     ledger: Ledger,
-    store: TroubledStore,
+    store: FaultyStore,
     owner: String,
     other: String,
 }
@@ -24,7 +26,7 @@ impl Fleet {
     async fn settled() -> Self {
         let fleet = TestFleet::new(2).unwrap();
         let ledger = Ledger::new(&fleet);
-        let store = TroubledStore::new(Arc::new(ledger.store()));
+        let store = FaultyStore::new(Arc::new(ledger.store()));
         let mut fleet = fleet.with_store(Arc::new(store.clone()));
         for name in ["a", "b"] {
             start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;

@@ -1,7 +1,7 @@
 //! Tests of gaps in a log: every event is delivered, and many gaps flood neither the log output nor the
 //! processor.
 
-use crate::common::ledger::{Ledger, P0, What, seconds, send, start, until_finished};
+use crate::common::action_recorder::{Ledger, P0, What, seconds, send, start, until_finished};
 use crate::recording_processor::{Call, Recorder};
 use ephor::{EventProcessorOptions, OnInvalidPosition};
 use ephor_testkit::TestFleet;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::ledger::{Entry, Ledger, What};
-use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
+use crate::common::action_recorder::{Entry, Ledger, What};
+use crate::common::action_recorder::{P0, events, millis, owner, seconds, send, start, until_finished};
 use ephor::memory::MemoryStore;
 use ephor::{CloseReason, Monotonic, PartitionId};
 use ephor_core::history::ChangeReason;

@@ -5,8 +5,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{P0, events, millis, owner, seconds, send, start, until_finished};
 use ephor::{
     Backoff, BoxError, CheckpointPolicy, CloseReason, Event, EventProcessor, EventProcessorOptions,
     FailurePolicy, Lag, PartitionContext, PartitionError, PartitionSnapshot, PumpState,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::ledger::{Ledger, P0, events, seconds, send, start, until_finished};
+use crate::common::action_recorder::{Ledger, P0, events, seconds, send, start, until_finished};
 use ephor::memory::MemoryHub;
 use ephor::{
     EventProcessorHost, EventSource, HostId, HubName, Namespace, PartitionId, Receiver, StartError,

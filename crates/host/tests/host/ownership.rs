@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ephor::PartitionId;
 use ephor_testkit::TestFleet;
 
+use crate::common::action_recorder::{Ledger, What, millis, seconds, start};
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
-use crate::common::ledger::{Ledger, What, millis, seconds, start};
 
 #[tokio::test(start_paused = true)]
 async fn load_is_shared_and_shared_again_when_a_host_dies() {

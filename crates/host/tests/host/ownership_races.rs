@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, until_finished};
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{P0, events, millis, owner, seconds, send, start, until_finished};
 use ephor::admin::{Admin, AdminError, SeekMode, SeekOutcome, SeekTo};
 use ephor::environment::{Environment, TaskHandle};
 use ephor::memory::{MemoryStore, StoreEvent};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::common::faulty_store::{FaultyStore, HOST_OPS, Op, Trouble};
-use crate::common::ledger::{
+use crate::common::action_recorder::{
     Ledger, P0, What, millis, owner, seconds, send, start, stored_sequence, until_finished,
 };
+use crate::common::faulty_store::{FaultyStore, HOST_OPS, Op, Trouble};
 use ephor::{CheckpointPolicy, EventProcessorOptions, PartitionId};
 use ephor_testkit::TestFleet;
 

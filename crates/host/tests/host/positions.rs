@@ -1,8 +1,10 @@
 //! Tests of the position at which reading starts: initial positions, checkpoints, and partitions that are
 //! added later.
 
-use crate::common::ledger::Ledger;
-use crate::common::ledger::{P0, events, seconds, send, start, stored, stored_sequence, until_finished};
+use crate::common::action_recorder::Ledger;
+use crate::common::action_recorder::{
+    P0, events, seconds, send, start, stored, stored_sequence, until_finished,
+};
 use ephor::{
     CheckpointPolicy, EventProcessorOptions, InitialPosition, Offset, PartitionId, SequenceNumber,
     StartPosition,

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{P0, events, seconds, send, start, stored, stored_sequence, until_finished};
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{
+    P0, events, seconds, send, start, stored, stored_sequence, until_finished,
+};
 use ephor::admin::{SeekMode, SeekTo};
 use ephor::{
     CheckpointPolicy, CloseReason, EventProcessorOptions, EventSource, HostId, LogId, OnInvalidPosition,
@@ -184,7 +186,7 @@ async fn a_reader_that_went_on_at_the_end_does_not_skip_again_after_a_link_fault
         send(&fleet, P0, 2);
         until_finished(&fleet, &ledger, P0, 41).await;
         assert_eq!(ledger.delivered(P0), events(40, 41));
-        let gone = |report: &&crate::common::ledger::Report| report.text.contains("are gone");
+        let gone = |report: &&crate::common::action_recorder::Report| report.text.contains("are gone");
         assert_eq!(ledger.reports("Partition").iter().filter(gone).count(), 1, "{:?}", ledger.all_reports());
     }
 }
@@ -228,7 +230,8 @@ async fn a_hub_that_is_made_anew_under_way_is_noticed_and_read_from_its_start() 
     for partition in partitions {
         assert_eq!(ledger.delivered(partition), events(0, 4));
     }
-    let noticed = |report: &&crate::common::ledger::Report| report.text.contains("created again as log");
+    let noticed =
+        |report: &&crate::common::action_recorder::Report| report.text.contains("created again as log");
     assert_eq!(ledger.reports("Partition").iter().filter(noticed).count(), 4, "{:?}", ledger.all_reports());
     fleet.pass(seconds(1)).await;
     for partition in partitions {

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::common::action_recorder::{Entry, Ledger, Scribe, What};
+use crate::common::action_recorder::{
+    P0, events, millis, seconds, send, start, stored_sequence, until_finished,
+};
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
-use crate::common::ledger::{Entry, Ledger, Scribe, What};
-use crate::common::ledger::{P0, events, millis, seconds, send, start, stored_sequence, until_finished};
 use ephor::{CheckpointPolicy, Checkpointed, EventProcessorOptions};
 use ephor_testkit::TestFleet;
 

@@ -9,8 +9,8 @@ use ephor::PartitionId;
 use ephor_core::store::Renewal;
 use ephor_testkit::TestFleet;
 
+use crate::common::action_recorder::{Ledger, P0, millis, seconds, start};
 use crate::common::faulty_store::{FaultyStore, Op};
-use crate::common::ledger::{Ledger, P0, millis, seconds, start};
 
 const PARTITIONS: u32 = 8;
 

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use crate::common::faulty_store::{FaultyStore, Op, Trouble};
-use crate::common::ledger::{
+use crate::common::action_recorder::{
     Ledger, P0, events, seconds, send, start, stored, stored_sequence, until_finished,
 };
+use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::positions_gone::save_by_other_means;
 use crate::recording_processor::{Call, Recorder, sleep};
 use ephor::environment::TaskHandle;

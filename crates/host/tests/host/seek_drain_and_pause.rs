@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{
+    P0, events, millis, owner, seconds, send, start, stored, until_finished,
+};
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{P0, events, millis, owner, seconds, send, start, stored, until_finished};
 use ephor::admin::{AdminError, SeekMode, SeekOutcome, SeekTo};
 use ephor::{
     Checkpointed, CloseReason, EventProcessorHost, HostState, PartitionId, Position, SequenceNumber,

@@ -1,8 +1,8 @@
 //! Tests of the start information that a processor gets: the seek that set its position, and the id of the
 //! hub's log.
 
-use crate::common::ledger::Ledger;
-use crate::common::ledger::{P0, send, start, stored, until_finished};
+use crate::common::action_recorder::Ledger;
+use crate::common::action_recorder::{P0, send, start, stored, until_finished};
 use ephor::admin::{SeekMode, SeekOutcome, SeekTo};
 use ephor::{Epoch, EventProcessorOptions, EventSource, Position, SequenceNumber, Sought, StartPosition};
 use ephor_testkit::TestFleet;

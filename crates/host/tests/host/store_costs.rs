@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::common::action_recorder::{Ledger, millis, seconds, send, start};
 use crate::common::faulty_store::{FaultyStore, Op};
-use crate::common::ledger::{Ledger, millis, seconds, send, start};
 use ephor::{EventProcessorHost, PartitionId, PartitionManagerOptions};
 use ephor_testkit::{CountingStore, TestFleet};
 

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::common::faulty_store::{FaultyStore, HOST_OPS, Op, Trouble};
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{
     P0, events, millis, owner, seconds, send, start, stored_sequence, until_finished,
 };
+use crate::common::faulty_store::{FaultyStore, HOST_OPS, Op, Trouble};
 use ephor::environment::Environment;
 use ephor::memory::MemoryStore;
 use ephor::{CheckpointPolicy, Clock, CloseReason, EventProcessorOptions, Monotonic, PartitionId, Timestamp};

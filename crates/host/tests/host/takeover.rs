@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use crate::common::ledger::{Ledger, What};
-use crate::common::ledger::{P0, events, millis, seconds, send, start, start_with, until_finished};
+use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{P0, events, millis, seconds, send, start, start_with, until_finished};
 use ephor::environment::TaskHandle;
 use ephor::{
     CloseReason, Epoch, EventSource, HostId, HostState, HostStatistics, Monotonic, PartitionId,

@@ -11,7 +11,7 @@ use super::literal;
 use super::rows::{number, optional_text};
 use super::schema::version_sql;
 use super::session::{Session, execute};
-use super::wakers;
+use super::waiting_hosts;
 use crate::record_text::{read_host, write_host};
 
 impl Session {
@@ -43,8 +43,8 @@ impl Session {
         let new: Vec<&Want> = record.wants.iter().filter(|want| !asked_before.contains(want)).collect();
         if !new.is_empty() {
             let wake = |want: &&Want| {
-                let payload = wakers::host(group, &want.owner).payload();
-                format!("SELECT pg_notify('{}', '{payload}')::text", wakers::channel(s))
+                let payload = waiting_hosts::host(group, &want.owner).payload();
+                format!("SELECT pg_notify('{}', '{payload}')::text", waiting_hosts::channel(s))
             };
             let sql = new.iter().map(wake).collect::<Vec<_>>().join(";");
             execute(&mut pooled.connection, &sql).await?;
@@ -81,8 +81,8 @@ impl Session {
             limit = self.lock_limit(),
             tables_are_known = self.tables_are_known(),
             drain = desired.drain,
-            channel = wakers::channel(s),
-            payload = wakers::host(group, host).payload(),
+            channel = waiting_hosts::channel(s),
+            payload = waiting_hosts::host(group, host).payload(),
         );
         Ok(!self.run_only(&sql).await?.is_empty())
     }

@@ -12,7 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::wakers::{Wake, Wakers};
+use super::waiting_hosts::{Wake, Wakers};
 
 /// After this long without a notification the connection is probed.
 const PROBE_AFTER: Duration = Duration::from_secs(30);

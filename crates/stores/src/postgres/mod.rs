@@ -5,7 +5,7 @@
 //!        │   decide by ephor_core::record (partition_state.rs, ownership_changes.rs)
 //!        └── write, if it is still as it was read ──► one statement, one round trip
 //!
-//!   changed() ◄── wakers.rs ◄── listener.rs ◄── NOTIFY, a hint
+//!   changed() ◄── waiting_hosts.rs ◄── listener.rs ◄── NOTIFY, a hint
 //! ```
 //!
 //! A call takes at most two round trips and holds no lock between them, so that a process that is
@@ -35,7 +35,7 @@ mod security;
 mod session;
 mod store;
 mod views;
-mod wakers;
+mod waiting_hosts;
 
 pub use options::{
     DEFAULT_CALL_LIMIT, DEFAULT_CONNECTIONS, DEFAULT_LOCK_WAIT, DEFAULT_SCHEMA, DEFAULT_TRANSACTION_IDLE,

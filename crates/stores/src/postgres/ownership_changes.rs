@@ -18,7 +18,7 @@ use super::failure::{self, Failure};
 use super::partition_state::{PartitionState, checkpoint_in};
 use super::rows::{CHECKPOINT_COLUMNS, text};
 use super::session::{MAX_ATTEMPTS, Session, execute};
-use super::wakers::{self, Wake};
+use super::waiting_hosts::{self, Wake};
 use super::{clock, literal};
 use crate::record_text::{write_position, write_reason};
 
@@ -69,7 +69,7 @@ impl Session {
         let decide = |state: &PartitionState| {
             let old = state.lease.as_ref();
             let change = record::transfer(old, state.fence, request, state.reading.now)?;
-            Ok(give_away(change, wakers::host(group, &request.to)))
+            Ok(give_away(change, waiting_hosts::host(group, &request.to)))
         };
         Ok(self.change(group, request.token.partition, decide).await?.0)
     }
@@ -82,7 +82,7 @@ impl Session {
         let wake = request
             .successor
             .as_ref()
-            .map_or_else(|| wakers::all(group), |successor| wakers::host(group, successor));
+            .map_or_else(|| waiting_hosts::all(group), |successor| waiting_hosts::host(group, successor));
         let decide = |state: &PartitionState| {
             let old = state.lease.as_ref();
             let change = record::release(old, state.fence, request, state.reading.now);
@@ -101,7 +101,7 @@ impl Session {
             let epoch = change.lease.epoch;
             let (position, log) = (request.position.clone(), request.log.clone());
             let position = Some(Checkpoint { position, log, epoch, saved_at: now });
-            let wake = change.history.from.as_ref().map(|owner| wakers::host(group, owner));
+            let wake = change.history.from.as_ref().map(|owner| waiting_hosts::host(group, owner));
             Ok(Decision::Write(Box::new(PlannedWrite { change, position, wake }), Seek::Done { epoch }))
         };
         Ok(self.change(group, request.partition, decide).await?.0)
@@ -158,7 +158,7 @@ impl Session {
             Some(checkpoint) => position_sql(checkpoint)?,
         };
         let notify = wake.as_ref().map_or_else(String::new, |wake| {
-            format!(", pg_notify('{}', '{}')::text AS woken", wakers::channel(s), wake.payload())
+            format!(", pg_notify('{}', '{}')::text AS woken", waiting_hosts::channel(s), wake.payload())
         });
         Ok(format!(
             "{limit} WITH fence AS (SELECT 1 FROM {s}.checkpoints \

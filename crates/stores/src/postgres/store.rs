@@ -21,7 +21,7 @@ use super::listener::Listener;
 use super::options::{InvalidSettings, PostgresOptions, connect_options};
 use super::rows;
 use super::session::{Session, TablePolicy};
-use super::wakers::{self, Wakers};
+use super::waiting_hosts::{self, Wakers};
 use crate::{OpenError, StoreUrl};
 
 /// The store's times are milliseconds.
@@ -92,7 +92,7 @@ impl PostgresStore {
         let connect = connect_options(url)?;
         let place = StoreUrl::Postgres(url.to_owned()).to_string();
         let wakers = Arc::new(Wakers::default());
-        let channel = wakers::channel(&options.schema);
+        let channel = waiting_hosts::channel(&options.schema);
         let listener = options.listen.then(|| Listener::new(connect.clone(), channel, wakers.clone()));
         let session = Session::new(connect, options, tables, place);
         Ok(Self { inner: Arc::new(Inner { session, wakers, listener }) })

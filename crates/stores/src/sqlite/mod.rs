@@ -5,7 +5,7 @@
 //!        │                   each call is one transaction (transactions.rs,      │
 //!        │                   records/), then one fdatasync for all               ▼
 //!        │                              └────────────► ephor.db, ephor.db-wal, ephor.db-shm
-//!        └─ changed() ◄─wakers.rs◄── watcher.rs, every 50 ms ────────────────────┘
+//!        └─ changed() ◄─waiting_hosts.rs◄── watcher.rs, every 50 ms ────────────────────┘
 //! ```
 //!
 //! Several processes may share the file. The store acknowledges a write after it is on disk. A
@@ -32,7 +32,7 @@ mod schema;
 mod session;
 mod store;
 mod transactions;
-mod wakers;
+mod waiting_hosts;
 mod wal;
 mod watcher;
 mod worker;

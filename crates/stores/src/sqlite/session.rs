@@ -33,7 +33,7 @@ use super::open_error::OpenError;
 use super::os;
 use super::records::{Records, TransactionError, TransactionResult};
 use super::schema::MIGRATIONS;
-use super::wakers::Wakers;
+use super::waiting_hosts::Wakers;
 
 /// A log of this many pages is copied into the database: SQLite's default.
 const MAX_LOG_PAGES: i64 = 1_000;

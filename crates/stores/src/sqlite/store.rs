@@ -22,7 +22,7 @@ use super::open_error::OpenError;
 use super::records::{self, Records};
 use super::session::Session;
 use super::transactions;
-use super::wakers::Wakers;
+use super::waiting_hosts::Wakers;
 use super::watcher::Watcher;
 use super::worker::Worker;
 

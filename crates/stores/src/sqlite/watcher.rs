@@ -16,7 +16,7 @@ use super::database_paths::DatabasePaths;
 use super::disk_repair::connect_without_repair;
 use super::open::configure;
 use super::records::last_wake;
-use super::wakers::Wakers;
+use super::waiting_hosts::Wakers;
 
 /// The interval between two polls.
 const INTERVAL: Duration = Duration::from_millis(50);

@@ -13,7 +13,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::receivers::error_texts::NOT_GIVEN;
 
 use super::MAX_TEXT;
-use crate::quote::quoted;
+use crate::peer_text::quoted;
 
 /// The fixed words around a name and an epoch.
 struct Sentence {

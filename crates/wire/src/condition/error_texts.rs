@@ -12,7 +12,7 @@ use ephor_core::time::Timestamp;
 
 use super::{Condition, Refusal};
 use crate::address::InvalidAddress;
-use crate::quote::quoted;
+use crate::peer_text::quoted;
 use crate::sas::{Claims, InvalidToken};
 use crate::selector::InvalidSelector;
 

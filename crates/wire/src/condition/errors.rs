@@ -4,7 +4,7 @@ use ephor_core::source::{OpenError, ReceiveError, SourceError};
 
 use super::current_reader::holder;
 use super::{Condition, Refusal, error_texts};
-use crate::quote::quoted;
+use crate::peer_text::quoted;
 
 impl From<&OpenError> for Refusal {
     fn from(error: &OpenError) -> Self {

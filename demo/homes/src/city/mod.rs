@@ -10,14 +10,14 @@
 //! | `home.rs` | people and rooms: when they get up, leave, come back and sleep |
 //! | `faults.rs` | rare events: break-ins, false alarms, carbon monoxide, empty batteries, wrong clocks, repeats |
 //! | `reading_schedule.rs` | [`ReadingSchedule`]: every sensor sends once a minute, at its own moment |
-//! | `ledger.rs` | [`Ledger`]: the sent readings |
+//! | `sent_readings.rs` | [`Ledger`]: the sent readings |
 //! | `sender.rs` | [`Sensors`]: sends what is due until the hub has it |
 
 mod faults;
 mod home;
-mod ledger;
 mod reading_schedule;
 mod sender;
+mod sent_readings;
 #[cfg(test)]
 mod tests;
 
@@ -28,9 +28,9 @@ pub use faults::{
     BREAK_IN_DAYS, BROKEN_GLASS_FALSE_DAYS, CARBON_MONOXIDE_DAYS, FORGOTTEN_CODES, REPEATS, WRONG_CLOCKS,
 };
 pub use home::room_of;
-pub use ledger::{Ledger, Sent};
 pub use reading_schedule::{MAX_PER_CALL, ReadingSchedule};
 pub use sender::{Outbox, SendReport, SensorControls, Sensors};
+pub use sent_readings::{Ledger, Sent};
 
 /// All homes, and chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

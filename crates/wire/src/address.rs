@@ -199,7 +199,11 @@ pub(crate) fn split(text: &str) -> Result<(Option<&str>, String), InvalidAddress
         None => (None, text),
     };
     let path = percent_decode_str(path).decode_utf8().map_err(|_| InvalidAddress::Encoding)?;
-    Ok((authority, path.trim_matches('/').to_owned()))
+    let trimmed = path.trim_matches('/');
+    // The last slash of `hub/Partitions/` says that there is an id, and that it is empty.
+    let empty_id = path.ends_with('/')
+        && trimmed.rsplit_once('/').is_some_and(|(_, word)| word.eq_ignore_ascii_case(PARTITIONS));
+    Ok((authority, if empty_id { format!("{trimmed}/") } else { trimmed.to_owned() }))
 }
 
 fn hub_name(text: &str) -> Result<HubName, InvalidAddress> {
@@ -289,6 +293,7 @@ mod tests {
             ("hub/Partitions/x", InvalidAddress::Partition),
             ("hub/Partitions/-1", InvalidAddress::Partition),
             ("hub/Partitions/ ", InvalidAddress::NoPartition),
+            ("sb://localhost/hub/Partitions/", InvalidAddress::NoPartition),
             ("hub/ConsumerGroups/g/Partitions/%20", InvalidAddress::NoPartition),
             ("hub/Partitions/99999999999", InvalidAddress::Partition),
             ("hub/ConsumerGroups/a b/Partitions/0", InvalidAddress::Group),

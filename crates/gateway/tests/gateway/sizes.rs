@@ -53,6 +53,32 @@ fn batch_of_three(size: usize) -> Vec<u8> {
     [two, third].concat()
 }
 
+/// Properties with a message id of 36 characters, as the Go SDK gives one to every event.
+const MESSAGE_ID: &[u8] = b"\x00\x53\x73\xc0\x27\x01\xa1\x2423c4f1de-5f1f-4f5e-9b0e-4c6b7a0d9e11";
+
+/// A batch of one event of so many bytes, as the Go SDK writes it: the envelope repeats the properties of its first
+/// event.
+fn go_batch(size: usize) -> Vec<u8> {
+    let event = [MESSAGE_ID, &plain(size - 2 * MESSAGE_ID.len() - DATA_HEAD)].concat();
+    [MESSAGE_ID, &data(&event)].concat()
+}
+
+/// A message of so many bytes, as .NET sends a batch of one event: the event alone, with its properties.
+fn dotnet_batch_of_one(size: usize) -> Vec<u8> {
+    let properties: &[u8] = b"\x00\x53\x74\xc1\x0c\x02\xa1\x04kind\xa1\x03red";
+    [properties, &plain(size - properties.len())].concat()
+}
+
+/// A batch of two events of so many bytes with a partition key, as .NET sends it: the key is in the envelope and in
+/// each event.
+fn dotnet_batch_of_two(size: usize) -> Vec<u8> {
+    let key: &[u8] = b"\x00\x53\x72\xc1\x1e\x02\xa3\x13x-opt-partition-key\xa1\x06home-7";
+    let event = |size: usize| data(&[key, &plain(size - key.len())].concat());
+    let first = [key, &event(size / 2)].concat();
+    let second = event(size - first.len() - DATA_HEAD);
+    [first, second].concat()
+}
+
 async fn sender(client: &mut Client) -> LinkId {
     let (link, attach) = client.attach(Attach::sender("sender", PARTITION)).await.unwrap();
     assert_eq!(attach.max_message_size, Some(ANNOUNCED as u64));
@@ -76,6 +102,9 @@ async fn all_that_is_accepted_is_delivered_within_the_size_that_the_receiver_is_
             (0, keyed(size), 1),
             (MESSAGE_FORMAT, batch_of_one(size), 1),
             (MESSAGE_FORMAT, batch_of_three(size), 3),
+            (MESSAGE_FORMAT, go_batch(size), 1),
+            (0, dotnet_batch_of_one(size), 1),
+            (MESSAGE_FORMAT, dotnet_batch_of_two(size), 2),
         ] {
             assert_eq!(message.len(), size);
             assert_eq!(client.send(link, format, &message).await, Outcome::Accepted, "{size} bytes");
@@ -108,6 +137,9 @@ async fn one_byte_more_than_announced_is_rejected_with_the_words_of_the_service(
         (0, keyed(size)),
         (MESSAGE_FORMAT, batch_of_one(size)),
         (MESSAGE_FORMAT, batch_of_three(size)),
+        (MESSAGE_FORMAT, go_batch(size)),
+        (0, dotnet_batch_of_one(size)),
+        (MESSAGE_FORMAT, dotnet_batch_of_two(size)),
         (0, plain(1_200_000)),
         (MESSAGE_FORMAT, batch_of_three(1_110_000)),
     ] {

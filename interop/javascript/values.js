@@ -29,6 +29,27 @@ async function tooLarge() {
   equal(await last(HUB), before + 1, "last:");
 }
 
+async function largestBatch() {
+  const before = await last(HUB);
+  const [least, most] = await using(producer(HUB), async (client) => {
+    /** A batch of one event; none if the client has no room for it. */
+    const batchOf = async (size) => {
+      const batch = await client.createBatch({ partitionId: "0" });
+      return batch.tryAdd({ body: Buffer.alloc(size) }) ? batch : undefined;
+    };
+    let [largest, tooLarge] = [0, 1_048_577];
+    while (tooLarge - largest > 1) {
+      const middle = Math.floor((largest + tooLarge) / 2);
+      if (await batchOf(middle)) largest = middle;
+      else tooLarge = middle;
+    }
+    for (const size of [largest - 1, largest]) await client.sendBatch(await batchOf(size));
+    return [largest - 1, largest];
+  });
+  const events = await receiving(HUB, { sequenceNumber: before }, {}, (receiver) => receiver.take(2));
+  equal(events.map((event) => event.body.length), [least, most], "sizes:");
+}
+
 async function properties() {
   const sent = {
     string: "grün", empty: "", long: "x".repeat(1000), int: 42, negative: -7, large: 2 ** 40, float: 0.1,
@@ -82,6 +103,7 @@ async function kindsOfBodies() {
 export default {
   "an event of 1 MB both ways": megabyte,
   "an event beyond the limit is refused": tooLarge,
+  "the largest batch, and one byte less and more": largestBatch,
   "all types of properties unchanged": properties,
   "system properties unchanged": systemProperties,
   "all kinds of bodies unchanged": kindsOfBodies,

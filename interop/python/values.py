@@ -46,6 +46,28 @@ def too_large():
     equal(last(HUB), before + 1, "last:")
 
 
+def largest_batch():
+    before = last(HUB)
+    with producer(HUB) as client:
+        def batch_of(size):
+            """A batch of one event; none if the client has no room for it."""
+            batch = client.create_batch(partition_id="0")
+            try:
+                batch.add(EventData(bytes(size)))
+            except ValueError:
+                return None
+            return batch
+
+        largest, too_large = 0, 1_048_577
+        while too_large - largest > 1:
+            middle = (largest + too_large) // 2
+            largest, too_large = (middle, too_large) if batch_of(middle) else (largest, middle)
+        for size in (largest - 1, largest):
+            client.send_batch(batch_of(size))
+    with Receiver(HUB, before) as receiver:
+        equal([sum(map(len, event.body)) for event in receiver.take(2)], [largest - 1, largest], "sizes:")
+
+
 def properties():
     # This client gives strings back as bytes and sends whole numbers as 32 bits; so it does with every server.
     when = datetime.datetime(2024, 2, 29, 12, 30, 15, 250_000, tzinfo=datetime.timezone.utc)
@@ -105,6 +127,7 @@ def kinds_of_bodies():
 OPERATIONS = {
     "an event of 1 MB both ways": megabyte,
     "an event beyond the limit is refused": too_large,
+    "the largest batch, and one byte less and more": largest_batch,
     "all types of properties unchanged": properties,
     "system properties unchanged": system_properties,
     "all kinds of bodies unchanged": kinds_of_bodies,

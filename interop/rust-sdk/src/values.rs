@@ -56,6 +56,29 @@ async fn megabyte() -> Result<(), Failure> {
     equal(bytes(&events[0]) == body && bytes(&events[1]) == half, true, "same bytes")
 }
 
+async fn largest_batch() -> Result<(), Failure> {
+    let before = last(HUB, "0").await?;
+    let client = producer(HUB).await?;
+    let (mut largest, mut too_large) = (0, 1_048_577);
+    while too_large - largest > 1 {
+        let middle = (largest + too_large) / 2;
+        let batch = client.create_batch(Some(partition())).await?;
+        match batch.try_add_event_data(vec![7; middle], None)? {
+            true => largest = middle,
+            false => too_large = middle,
+        }
+    }
+    for size in [largest - 1, largest] {
+        let batch = client.create_batch(Some(partition())).await?;
+        equal(batch.try_add_event_data(vec![7; size], None)?, true, "room in the batch")?;
+        client.send_batch(batch, None).await?;
+    }
+    client.close().await?;
+    let events = Reading::of(HUB).after(before).read(2).await?;
+    let sizes: Vec<_> = events.iter().map(|event| bytes(event).len()).collect();
+    equal(sizes, vec![largest - 1, largest], "sizes")
+}
+
 /// A batch has no room for it. One that is sent alone is split by this client into two deliveries that are entangled,
 /// which no hub can take; then it waits for ever for the acknowledgement of a link that is gone.
 async fn too_large() -> Result<(), Failure> {
@@ -164,6 +187,7 @@ pub fn operations() -> Vec<Operation> {
     vec![
         operation("an event of 1 MB both ways", megabyte()),
         operation("an event beyond the limit is refused", too_large()),
+        operation("the largest batch, and one byte less and more", largest_batch()),
         operation("all types of properties unchanged", properties()),
         operation("system properties unchanged", system_properties()),
         operation("all kinds of bodies unchanged", kinds_of_bodies()),

@@ -301,19 +301,22 @@ impl Access {
         at: Moment,
     ) -> Result<(), Refusal> {
         let permits = |grant: &Grant| grant.claims.may_describe() && grant.covers_hub(hub);
-        let put = self.grants.values().any(|held| permits(&held.grant) && !held.is_expired(at));
-        if self.policy.is_open() || put {
+        if self.policy.is_open() {
             return Ok(());
         }
+        let put = self.grants.values().any(|held| permits(&held.grant) && !held.is_expired(at));
         let address = Address::Hub { hub: hub.clone() };
         // Scopes without a host are valid for any host.
         let of_request = token.map(|token| self.policy.ring.authorize(token, &address.to_string(), at.wall));
         match of_request {
+            // A client that sends an invalid token is told so, also if it has put a valid one before: it may have got
+            // a new key (LIVE, of the JavaScript SDK). A valid token for something else takes nothing away.
+            Some(Err(invalid)) if !(put && invalid == InvalidToken::Audience) => Err(invalid.into()),
+            _ if put => Ok(()),
             Some(Ok(grant)) if permits(&grant) => {
                 self.shown = Some(HeldGrant::new(grant, at));
                 Ok(())
             }
-            Some(Err(invalid)) => Err(invalid.into()),
             // A peer that is told so puts a new token.
             _ if self.grants.values().any(|held| permits(&held.grant)) => Err(InvalidToken::Expired.into()),
             _ => Err(texts::missing_claim(Claims::LISTEN, &entity(namespace, &address))),

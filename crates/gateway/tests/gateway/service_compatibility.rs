@@ -165,6 +165,18 @@ async fn a_wrong_key_in_a_request_to_management_is_named() {
     let forged = token(NAME, "forged", HOUR);
     let told = asked(&mut client, &[READ, HOMES, HUB_TYPE, ("security_token", &forged)]).await.unwrap();
     assert_eq!(told, (401, INVALID_SIGNATURE.into()));
+    // Also beside a valid token that was put, as when a key is replaced.
+    let mut client = Client::of(&server).await;
+    assert_eq!(asked(&mut client, &[READ, HOMES, HUB_TYPE]).await.unwrap().0, 200);
+    for (token, status) in [
+        (forged, 401),
+        ("SharedAccessSignature sr=fake&sig=foo&se=1.5&skn=FakeKey".to_owned(), 401),
+        (sign("sb://localhost/other", NAME, &Key::new(KEY), now() + HOUR), 200),
+        (crate::client::token(NAME, KEY, HOUR), 200),
+    ] {
+        let told = asked(&mut client, &[READ, HOMES, HUB_TYPE, ("security_token", &token)]).await.unwrap();
+        assert_eq!(told.0, status, "{token}: {told:?}");
+    }
 }
 
 #[tokio::test]

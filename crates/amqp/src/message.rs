@@ -15,6 +15,9 @@ use crate::decode::{Malformed, Reader};
 use crate::format_codes::{self as code, section};
 use crate::value::Value;
 
+/// The error of a section whose value has another type than the specification gives it.
+pub(crate) const NOT_THE_TYPE: &str = "not the type of this section";
+
 /// The place of a section: indexes into the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Section {
@@ -181,7 +184,7 @@ impl Sections {
             return Err(Malformed::new(start, "a section out of order"));
         }
         if !fits {
-            return Err(Malformed::new(value, "not the type of this section"));
+            return Err(Malformed::new(value, NOT_THE_TYPE));
         }
         let slot = match code {
             section::DATA => return self.add_body(BodyKind::Data, place, content).map(|()| rank),

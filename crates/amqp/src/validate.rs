@@ -18,6 +18,9 @@
 //! it gives an empty body of data to a message without a body, which not all readers expect. It is not known
 //! what the service does with either.
 //!
+//! rhea writes a body of `null` as data, where the specification has bytes only. `conform` makes it a value, as which
+//! the JavaScript SDK gets it back.
+//!
 //! A list, map or array as an application property is refused, though the service accepts it: there is no type
 //! to turn it into, and the .NET and Rust SDKs cannot read it.
 //!
@@ -31,7 +34,7 @@ use crate::check::{EmptyElements, check_within};
 use crate::decode::{Items, Malformed, NOT_UTF_8, Reader};
 use crate::encode;
 use crate::format_codes::{self as code, section};
-use crate::message::{Body, BodyKind, Section, Sections};
+use crate::message::{Body, BodyKind, NOT_THE_TYPE, Section, Sections};
 use crate::value::Value;
 pub use valid_sections::keep_valid;
 
@@ -191,7 +194,30 @@ pub fn validate(message: &[u8]) -> Result<Sections, Malformed> {
 /// Returns the message as [`validate`] accepts it, with the right type of each text, the footer at its end and a
 /// body; see above. It is as long as before, but for an empty body, and unchanged if it was valid.
 pub fn conform(message: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
+    let (found, seen) = match check_sections(message) {
+        Err(malformed) if is_null_data(message, malformed) => {
+            let mut value = message.to_vec();
+            value[malformed.at - 1] = section::AMQP_VALUE;
+            return Ok(Cow::Owned(conform_sections(&value)?.into_owned()));
+        }
+        checked => checked?,
+    };
+    Ok(conformed(message, &found, &seen))
+}
+
+/// True if the message was refused because of a section of data that holds null: `00 53 75 40`.
+fn is_null_data(message: &[u8], malformed: Malformed) -> bool {
+    let start = malformed.at.checked_sub(3).filter(|_| malformed.what == NOT_THE_TYPE);
+    let found = start.and_then(|start| message.get(start..=malformed.at));
+    found == Some(&[code::DESCRIBED, code::SMALL_ULONG, section::DATA, code::NULL])
+}
+
+fn conform_sections(message: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
     let (found, seen) = check_sections(message)?;
+    Ok(conformed(message, &found, &seen))
+}
+
+fn conformed<'a>(message: &'a [u8], found: &Sections, seen: &Seen) -> Cow<'a, [u8]> {
     let mut conforming = seen.corrected(message);
     if let Some(footer) = found.early_footer() {
         conforming.to_mut()[footer.start..found.body.whole.end].rotate_left(footer.whole().len());
@@ -201,7 +227,7 @@ pub fn conform(message: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
         let after = message.split_off(found.body.whole.start);
         message.extend(as_data(&[]).into_iter().chain(after));
     }
-    Ok(conforming)
+    conforming
 }
 
 fn check_sections(message: &[u8]) -> Result<(Sections, Seen), Malformed> {

@@ -50,6 +50,23 @@ fn a_message_without_a_body_gets_an_empty_one() {
 }
 
 #[test]
+fn data_that_is_null_becomes_a_value() {
+    let properties = section(0x74, &map(Value::String("a"), Value::Uint(1)));
+    let footer = section(0x78, &map(Value::Symbol("f"), Value::Null));
+    let with = |body: &[u8]| [&properties[..], body, &footer].concat();
+    assert_eq!(conform(&with(b"\x00\x53\x75\x40")).unwrap(), with(b"\x00\x53\x77\x40"));
+    validate(&with(b"\x00\x53\x77\x40")).unwrap();
+    // Also if something else has to be changed; and only if it is the whole body.
+    let early = [&footer[..], b"\x00\x53\x75\x40"].concat();
+    assert_eq!(conform(&early).unwrap(), [b"\x00\x53\x77\x40", &footer[..]].concat());
+    for body in
+        [&b"\x00\x53\x75\x40\x00\x53\x75\x40"[..], b"\x00\x53\x75\xa0\0\x00\x53\x75\x40", b"\x00\x53\x75\x41"]
+    {
+        assert!(conform(body).is_err(), "{body:02x?}");
+    }
+}
+
+#[test]
 fn bytes_that_were_written_as_the_text_of_a_property_become_binary() {
     let other = [&b"\xa1\x05other"[..], b"\x41"].concat();
     let values: [(&[u8], &[u8]); 2] = [

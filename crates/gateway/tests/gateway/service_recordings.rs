@@ -313,3 +313,9 @@ async fn a_value_that_any_number_or_name_describes_is_delivered_as_it_was_sent()
         assert!(payload.ends_with(body), "{}", payload.escape_ascii());
     }
 }
+
+#[tokio::test]
+async fn data_that_is_null_is_delivered_as_a_value() {
+    let payload = sent_and_received(b"\x00\x53\x75\x40", &[]).await;
+    assert!(payload.ends_with(b"\x00\x53\x77\x40"), "{}", payload.escape_ascii());
+}

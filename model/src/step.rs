@@ -1,5 +1,4 @@
-//! The step that an action takes: the next state, the kinds of events that occurred, and a trace for
-//! people.
+//! The step that an action takes: the next state, what happened (by kind), and a trace for people.
 
 use std::fmt::Arguments;
 

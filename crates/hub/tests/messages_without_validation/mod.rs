@@ -1,5 +1,5 @@
-//! Test data: the messages of the log `golden/v1-without-validation`: a valid one, some with invalid
-//! sections, a valid one.
+//! Test data: the messages of the log `golden/v1-without-validation`, which was written by a version that did
+//! not validate messages yet: a valid one, some with invalid sections, a valid one.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 /// The hub of the folder; it has one partition.

@@ -23,7 +23,7 @@
 //! | [`current_readers`] | an epoch and two names | whatever a reader calls itself, a client reads its epoch from the hub's text, or nothing |
 //! | [`requests`] | a request, or a response | a parsed request can be answered, and written again |
 //! | [`deliveries`] | a message | a client reads the annotations that the hub added |
-//! | [`rows`] | values in the columns of a SQLite store | every call succeeds or returns an error; one bad row hides no other |
+//! | [`sqlite_rows`] | values in the columns of a SQLite store | every call succeeds or returns an error; one bad row hides no other |
 //! | [`blobs`] | a blob of a container, ours or another SDK's | read as ours, written and read again, it is the same |
 //! | [`exports`] | a file of checkpoints, or the text of a record | likewise |
 //! | [`names`] | text | a name is written as it is read, on one line |
@@ -32,7 +32,7 @@
 //! | [`catalogs`] | the `hub.json` of a hub | it is parsed, or the hub is reported as broken, left unchanged, and does not prevent others from being served |
 //! | [`gateway`] | a peer's input | the gateway ends the conversation, and serves all other clients |
 //! | [`logs`] | the files of a hub | they are opened or refused, read to their end, written to and opened again |
-//! | [`stored`] | a message in a log | a message that a hub accepts can be decoded in every section; delivered messages are valid, whatever is stored |
+//! | [`stored_messages`] | a message in a log | a message that a hub accepts can be decoded in every section; delivered messages are valid, whatever is stored |
 //! | [`producers`] | faults of an idempotent producer, its connections and the disk | acknowledged events are stored, once |
 //!
 //! **To add a target**: a function here with its line in [`TARGETS`], its seeds in `tests/seeds`, a file and
@@ -58,13 +58,13 @@ pub mod names;
 pub mod performatives;
 pub mod producers;
 pub mod requests;
-pub mod rows;
 pub mod sasl;
 pub mod secrets;
 pub mod sections;
 pub mod selectors;
+pub mod sqlite_rows;
 pub mod store_urls;
-pub mod stored;
+pub mod stored_messages;
 pub mod values;
 
 /// A function of bytes that panics when a property is violated.
@@ -125,7 +125,7 @@ pub const TARGETS: [Target; 27] = [
     Target::parser("current_readers", current_readers::run),
     Target::parser("requests", requests::run),
     Target::parser("deliveries", deliveries::run),
-    Target::parser("rows", rows::run),
+    Target::parser("rows", sqlite_rows::run),
     Target::parser("blobs", blobs::run),
     Target::parser("exports", exports::run),
     Target::parser("names", names::run),
@@ -135,7 +135,7 @@ pub const TARGETS: [Target; 27] = [
     Target::parser("catalogs", catalogs::run),
     Target::conversation("gateway", gateway::run),
     Target::parser("logs", logs::run),
-    Target::parser("stored", stored::run),
+    Target::parser("stored", stored_messages::run),
     // Each one waits for a disk, even if only one in memory, so it has the weight of a parser.
     Target::parser("producers", producers::run),
 ];

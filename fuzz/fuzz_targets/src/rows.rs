@@ -1,5 +1,5 @@
-//! The entry point of cargo-fuzz for the target `ephor_fuzz::rows::run`.
+//! The entry point of cargo-fuzz for the target `ephor_fuzz::sqlite_rows::run`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ephor_fuzz::rows::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ephor_fuzz::sqlite_rows::run(data));

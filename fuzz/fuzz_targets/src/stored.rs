@@ -1,5 +1,5 @@
-//! The entry point of cargo-fuzz for the target `ephor_fuzz::stored::run`.
+//! The entry point of cargo-fuzz for the target `ephor_fuzz::stored_messages::run`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ephor_fuzz::stored::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ephor_fuzz::stored_messages::run(data));

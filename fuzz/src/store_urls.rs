@@ -23,7 +23,9 @@ pub fn run(data: &[u8]) {
         }
         // In a connection string, a URL is where a name is expected.
         StoreUrl::Blob(_) if !is_azblob(text) => return,
-        _ => password(text).into_iter().collect(),
+        StoreUrl::Postgres(_) | StoreUrl::Blob(_) => password(text).into_iter().collect(),
+        // Outside of its crate the enum needs this arm: the seed of a new store leads here.
+        _ => panic!("{url}: say here which parts of the URL of this store are secret"),
     };
     // With another secret of the same length the output is the same, so it shows nothing of the secret.
     for secret in secrets {

@@ -36,11 +36,15 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(url: &StoreUrl) -> Result<Self, BoxError> {
-        let StoreUrl::Blob(text) = url else { return Ok(Self::Database) };
-        Ok(match BlobAddress::parse(text)?.layout {
-            Layout::Sdk => Self::Blobs,
-            Layout::Eph { .. } => Self::LegacyContainer,
-        })
+        match url {
+            StoreUrl::Sqlite(_) | StoreUrl::Postgres(_) => Ok(Self::Database),
+            StoreUrl::Blob(text) => Ok(match BlobAddress::parse(text)?.layout {
+                Layout::Sdk => Self::Blobs,
+                Layout::Eph { .. } => Self::LegacyContainer,
+            }),
+            // Outside of its crate the enum needs this arm: a new store must be named above.
+            _ => Err(format!("{url}: the commands of `ephor` do not support this kind of store").into()),
+        }
     }
 
     /// Refuses a read-only store, before anything else is reported.

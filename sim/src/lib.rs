@@ -18,7 +18,7 @@
 //! | scheduling, pausing and crashing, virtual time | [`executor`] |
 //! | clocks that are off, drift or jump | [`clock`] |
 //! | the environment of a simulated host | [`environment`] |
-//! | network faults | [`faults`] |
+//! | the faults that one call can meet | [`call_faults`] |
 //! | a call that outlives its caller | `network` |
 //! | a store behind a bad network | [`store`] |
 //! | a hub behind a bad network | [`source`] |
@@ -39,13 +39,13 @@
 //! | the log of a run, line by line | [`history`] |
 //! | comparing two runs | [`fingerprint`] |
 
+pub mod call_faults;
 pub mod clock;
 pub mod coverage;
 pub mod environment;
 mod events;
 pub mod executor;
 pub mod fault_catalog;
-pub mod faults;
 pub mod fingerprint;
 mod fleet;
 pub mod history;

@@ -16,8 +16,8 @@ use std::time::Duration;
 use ephor_core::BoxError;
 use tokio::sync::oneshot;
 
+use crate::call_faults::FaultKind;
 use crate::executor::{Handle, Machine};
-use crate::faults::FaultKind;
 
 /// The fate of one call, decided when it is sent.
 #[derive(Clone, Copy, Debug)]

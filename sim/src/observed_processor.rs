@@ -13,8 +13,8 @@ use ephor::{BoxError, CloseReason, Event, EventProcessor, PartitionContext, Part
 use fastrand::Rng;
 use futures_util::FutureExt;
 
+use crate::call_faults::happens;
 use crate::executor::Machine;
-use crate::faults::happens;
 use crate::judge::{Caller, Judge, Span};
 use crate::processor::{CallGuard, ProcessorFaults};
 use crate::user_code::Skipped;

@@ -8,8 +8,8 @@ use ephor::{BoxError, CloseReason, Event, EventProcessor, PartitionContext, Part
 use fastrand::Rng;
 use futures_util::FutureExt;
 
+use crate::call_faults::happens;
 use crate::executor::{Handle, Machine};
-use crate::faults::happens;
 use crate::judge::{Caller, Judge, Promise, Span};
 
 /// The faults of the user code at the moment. Numbers without a unit are probabilities.

@@ -11,7 +11,7 @@ use ephor::{
 use ephor_core::ids::PartitionId;
 use fastrand::Rng;
 
-use crate::faults::FaultKind;
+use crate::call_faults::FaultKind;
 use crate::fleet::{SimHost, World};
 use crate::judge::{Promise, ReportTarget};
 use crate::observed_processor::CallObserver;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::Undo;
+use crate::call_faults::Latency;
 use crate::coverage::HostCondition;
-use crate::faults::Latency;
 use crate::fleet::{SimHost, fault_free, set};
 use crate::processor::ProcessorFaults;
 use crate::run::Run;

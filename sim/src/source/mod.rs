@@ -21,8 +21,8 @@ use ephor_core::source::{
 };
 use fastrand::Rng;
 
+use crate::call_faults::{FaultKind, FaultObserver, Latency, happens};
 use crate::executor::Handle;
-use crate::faults::{FaultKind, FaultObserver, Latency, happens};
 use crate::network::{CallFate, transmit};
 use reattaching::ReattachingReceiver;
 use receiver::FaultyReceiver;

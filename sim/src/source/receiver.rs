@@ -11,8 +11,8 @@ use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
 use super::{Network, SourceCall};
+use crate::call_faults::FaultKind;
 use crate::executor::Machine;
-use crate::faults::FaultKind;
 
 /// The interval at which a deaf receiver checks for arrivals.
 const DEAF_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -12,8 +12,8 @@ use ephor_core::source::{EventSource, OpenRequest, ReceiveError, SourceError};
 use futures_util::future::{Either, select};
 
 use super::{FaultySource, SourceCall, SourceFaults};
+use crate::call_faults::{FaultKind, Latency};
 use crate::executor::{Executor, Handle, Machine};
-use crate::faults::{FaultKind, Latency};
 
 const P: PartitionId = PartitionId(0);
 

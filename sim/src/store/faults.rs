@@ -4,7 +4,7 @@ use ephor_core::store::StoreMethod;
 use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
-use crate::faults::{FaultKind, Latency, happens};
+use crate::call_faults::{FaultKind, Latency, happens};
 use crate::network::CallFate;
 
 /// The faults of the network between one machine and the store. Numbers without a unit are probabilities, per

@@ -21,8 +21,8 @@ use ephor_core::store::{
 };
 use fastrand::Rng;
 
+use crate::call_faults::{FaultKind, FaultObserver, Latency, happens};
 use crate::executor::Handle;
-use crate::faults::{FaultKind, FaultObserver, Latency, happens};
 use crate::network::transmit;
 pub use faults::StoreFaults;
 pub(crate) use observed::ObservedStore;

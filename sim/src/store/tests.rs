@@ -17,8 +17,8 @@ use ephor_core::time::Monotonic;
 use futures_util::future::{Either, select};
 
 use super::{FaultyStore, StoreFaults};
+use crate::call_faults::{FaultKind, Latency};
 use crate::executor::{Executor, Handle, Machine};
-use crate::faults::{FaultKind, Latency};
 
 const P: PartitionId = PartitionId(3);
 const LEASE: Duration = Duration::from_secs(30);

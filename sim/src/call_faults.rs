@@ -1,4 +1,4 @@
-//! The kinds of network faults between a machine and a store or a hub.
+//! The kinds of faults that one call to a store or a hub can meet, and the random durations of calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use ephor_core::ids::PartitionId;
 use fastrand::Rng;
 
-/// A kind of network fault.
+/// A kind of fault of one call, or of the link that a call established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultKind {
     /// The request was slow: the caller may have given up when it arrived.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::frames::Kind;
+use crate::decoded_frames::Kind;
 
 /// The state of a session when a frame came on its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use ephor_amqp::Connection;
 use ephor_amqp::connection::{Blocked, Config, Event, LinkId, Sent, SessionId};
 use ephor_amqp::performative::{Attach, Error, Outcome, Role};
 
-use crate::frames::{Body, Frame, read_all};
+use crate::decoded_frames::{Body, Frame, read_all};
 use crate::model::{Message, Model, Phase};
 use crate::settings::Habits;
 

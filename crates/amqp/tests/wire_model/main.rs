@@ -14,18 +14,19 @@
 //! | one end: a connection, its owner, and the model that watches both | [`endpoint`], [`owner`] |
 //! | two ends | [`steps`], [`conversation`], [`ending`] |
 //! | one end and a peer that writes its frames by hand | [`raw_steps`], [`raw_peer`], [`raw_session`], [`raw_conversation`] |
+//! | decoding and encoding frames | [`decoded_frames`], [`hand_written_frames`] |
 //! | the limits and habits that are drawn | [`settings`] |
 //! | which frame met which state | [`coverage`] |
 
 mod conversation;
 mod coverage;
+mod decoded_frames;
 mod ending;
 mod endpoint;
-mod frames;
+mod hand_written_frames;
 mod model;
 mod owner;
 mod raw_conversation;
-mod raw_frames;
 mod raw_peer;
 mod raw_session;
 mod raw_steps;

@@ -10,10 +10,10 @@ use ephor_amqp::Connection;
 use ephor_amqp::connection::{ClientSasl, Config, ServerSasl};
 
 use crate::conversation::Totals;
+use crate::decoded_frames::{Frame, read_all};
 use crate::endpoint::Endpoint;
-use crate::frames::{Frame, read_all};
+use crate::hand_written_frames::opening;
 use crate::model::Phase;
-use crate::raw_frames::opening;
 use crate::raw_peer::RawPeer;
 use crate::raw_steps::{PeerFrame, RawStep};
 use crate::settings::EndSettings;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ephor_amqp::performative::{Begin, Close, End};
 
-use crate::frames::{Body, Frame};
-use crate::raw_frames::frame;
+use crate::decoded_frames::{Body, Frame};
+use crate::hand_written_frames::frame;
 use crate::raw_session::{PeerLink, PeerSession, error};
 use crate::raw_steps::PeerFrame;
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ephor_amqp::performative::{Attach, Detach, Disposition, Error, Flow, Outcome, Role, Source, Target};
 
-use crate::frames::{Body, Part};
-use crate::raw_frames::{frame, transfer};
+use crate::decoded_frames::{Body, Part};
+use crate::hand_written_frames::{frame, transfer};
 use crate::raw_steps::PeerFrame;
 
 /// The most links of a session that are answered after they were detached.

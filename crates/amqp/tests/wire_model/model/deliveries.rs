@@ -5,7 +5,7 @@ use ephor_amqp::performative::{Disposition, Role, condition as conditions};
 
 use super::events::Expected;
 use super::{Incoming, LinkState, Model, in_range};
-use crate::frames::Part;
+use crate::decoded_frames::Part;
 
 /// An unsettled delivery that is larger than this many times the limit of its link is not read to its end.
 const MAX_OVERSIZE_FACTOR: u64 = 16;

@@ -9,7 +9,7 @@ use super::events::{Expected, condition};
 use super::output::Wanted;
 use super::{LinkState, Model, Phase, SessionState, distance};
 use crate::coverage::{LinkCover, SessionCover};
-use crate::frames::{Body, Frame, Kind};
+use crate::decoded_frames::{Body, Frame, Kind};
 
 impl Model {
     /// Handles a frame that the connection has decoded.

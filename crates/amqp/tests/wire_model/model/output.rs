@@ -5,7 +5,7 @@ use ephor_amqp::performative::{Attach, Begin, Detach, Disposition, Flow, Outcome
 
 use super::events::condition;
 use super::{Model, Session};
-use crate::frames::{Body, Frame, Part};
+use crate::decoded_frames::{Body, Frame, Part};
 
 /// A frame that has to be written, in this order.
 #[derive(Debug)]

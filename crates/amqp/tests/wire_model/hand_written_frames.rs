@@ -1,9 +1,9 @@
-//! Encodes frames by hand, in the forms that peers use.
+//! Encodes frames for a peer that writes them by hand: a transfer in each encoding that means the same.
 
 use ephor_amqp::frame::Protocol;
 use ephor_amqp::performative::Open;
 
-use crate::frames::Part;
+use crate::decoded_frames::Part;
 
 /// A frame of the AMQP layer.
 pub(crate) fn frame(channel: u16, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Splits the bytes of one direction into frames, and decodes them.
+//! Decodes frames: splits the bytes of one direction, and reads the performative and payload of each frame.
 
 use ephor_amqp::frame::FrameHeader;
 use ephor_amqp::performative::{Attach, Begin, Detach, Disposition, Error, Flow, Performative};

@@ -122,7 +122,7 @@ pub fn is_simple(value: Value<'_>) -> bool {
     }
 }
 
-/// What the sections of one message share.
+/// The state that the checks of one message's sections share.
 #[derive(Default)]
 struct Seen {
     empty: EmptyElements,

@@ -55,7 +55,7 @@ fn show(what: &str) {
     }
 }
 
-/// What the program says of its steps.
+/// Receives a line about each step of the program.
 pub(crate) type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Sends what is not sent yet, processes what is not processed yet, and compares.

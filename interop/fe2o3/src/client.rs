@@ -28,10 +28,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 pub type Failure = Box<dyn Error + Send + Sync>;
-/// What `$management` says of something.
+/// An answer of `$management` about a hub or a partition.
 pub type Description = OrderedMap<String, Value>;
 
-/// What can carry a connection.
+/// A byte stream that can carry a connection.
 pub trait Stream: AsyncRead + AsyncWrite + Debug + Send + Unpin + 'static {}
 impl<S: AsyncRead + AsyncWrite + Debug + Send + Unpin + 'static> Stream for S {}
 
@@ -63,7 +63,7 @@ impl Endpoint {
         })
     }
 
-    /// What tokens for a hub are for.
+    /// The audience of tokens for a hub.
     pub fn audience(&self, hub: &str) -> String {
         format!("sb://{}/{hub}", self.host)
     }

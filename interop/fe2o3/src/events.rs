@@ -63,7 +63,7 @@ fn outcome(result: Result<Outcome, SendError>) -> Result<Outcome, Failure> {
     Ok(result?)
 }
 
-/// What the hub wrote to an event.
+/// The annotations that the hub added to an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stamp {
     pub sequence: i64,

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Failure;
 
-/// What an operation leads to: a text about it, or why it failed.
+/// The result of an operation: a text about it, or why it failed.
 type Outcome = Result<String, Failure>;
 type Operation = (&'static str, Pin<Box<dyn Future<Output = Outcome> + Send>>);
 

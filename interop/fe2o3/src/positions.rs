@@ -36,7 +36,7 @@ async fn send_to(partition: &str, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What comes when this is asked for; the selector is sent with its code, and with its name.
+/// Checks the events after this condition; the selector is sent with its code, and with its name.
 async fn after(condition: &str, expected: &[i64]) -> Result<(), Failure> {
     for named_selector in [false, true] {
         let reading = Reading { named_selector, ..Reading::of(HUB).after(condition) };

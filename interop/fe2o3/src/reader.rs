@@ -19,7 +19,7 @@ const RUNTIME_METRIC: &str = "com.microsoft:enable-receiver-runtime-metric";
 /// Until something that should come counts as failed.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// What to receive, and how.
+/// A request for events: which ones, and how to receive them.
 #[derive(Clone)]
 pub struct Reading {
     pub hub: String,

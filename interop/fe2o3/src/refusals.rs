@@ -60,7 +60,7 @@ pub async fn link_ended(reader: &mut Reader, condition: &str, words: &[&str]) ->
 /// can no longer be used.
 const TRIES: usize = 50;
 
-/// Who asks: a client with a token, good or not.
+/// A client with a token, valid or not, that tries everything.
 struct Asking {
     hub: &'static str,
     token: String,
@@ -156,7 +156,7 @@ pub fn status(answer: Result<impl Sized, ManagementError>, code: u16, words: &[&
     is_refused(&Refusal { condition: error.code.0.get().to_string(), text }, &code.to_string(), words)
 }
 
-/// What `$cbs` says to a token.
+/// Checks that `$cbs` refuses a token with these words.
 async fn token_refused(token: &str, words: &[&str]) -> Result<(), Failure> {
     let mut client = Client::anonymous().await?;
     let answer = client.put_token(HUB, token).await;

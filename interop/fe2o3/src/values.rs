@@ -151,7 +151,7 @@ async fn kinds_of_bodies() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What this library does not look at by itself: the hub refuses it and keeps the link.
+/// Sends what this library does not check by itself: the hub refuses it and keeps the link.
 async fn batch_of_nonsense() -> Result<(), Failure> {
     let mut client = Client::open(HUB).await?;
     let before = client.last(HUB, "0").await?;

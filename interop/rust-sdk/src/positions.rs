@@ -25,7 +25,7 @@ async fn filled() -> Result<Vec<ReceivedEventData>, Failure> {
     Reading::of(HUB).read(usize::try_from(COUNT)?).await
 }
 
-/// What comes from there, with and without the event itself.
+/// Checks the events from this position on, with and without the event itself.
 async fn from(location: StartLocation, third: i64) -> Result<(), Failure> {
     for (inclusive, first) in [(false, third + 1), (true, third)] {
         let expected: Vec<i64> = (first..COUNT).collect();

@@ -18,7 +18,7 @@ use crate::client::{Failure, Way, equal, producer, to};
 const PATIENCE: Duration = Duration::from_secs(50);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is received, and how.
+/// A request for events: which ones, and how to receive them.
 #[derive(Clone)]
 pub struct Reading {
     hub: String,

@@ -54,7 +54,7 @@ macro_rules! checks {
             /// All checks that have exemptions.
             pub const ALL: &'static [Self] = &[$(Self::$name),+];
 
-            /// What it checks, one sentence.
+            /// Its description, one sentence.
             pub fn what(self) -> &'static str {
                 match self {
                     $(Self::$name => concat!($($what),+).trim_ascii(),)+
@@ -195,7 +195,7 @@ checks! {
     StopInTime: 10,
     /// A reader of the hub presents an epoch that the store gave out.
     ReaderEpoch: 10,
-    /// What a host reports as lost is gone, and was next.
+    /// Events that a host reports as lost are gone, and were next.
     LostGround: 10,
     /// Gaps that were passed over are reported.
     Gaps: 30,

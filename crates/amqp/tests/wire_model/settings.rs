@@ -1,4 +1,4 @@
-//! What a conversation draws before it begins: the limits of both ends, and the habits of their owners.
+//! The random settings of a conversation: the limits of both ends, and the habits of their owners.
 
 use std::fmt;
 use std::time::Duration;

@@ -172,7 +172,7 @@ impl ConnectionHandle {
         self.lifecycle.failure().is_some() || self.commands.is_closed()
     }
 
-    /// What the connection, and those before it, have carried.
+    /// The traffic of the connection, and of those before it.
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.lifecycle.reconnect.traffic
     }
@@ -206,7 +206,7 @@ impl ReconnectingConnection {
         Self { reconnect, current: Mutex::new(None) }
     }
 
-    /// What the connections of this slot have carried.
+    /// The traffic of the connections of this slot.
     pub(crate) fn traffic(&self) -> &Arc<Traffic> {
         &self.reconnect.traffic
     }

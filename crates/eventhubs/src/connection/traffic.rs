@@ -28,7 +28,7 @@ const MIN_BYTES: u64 = 4 << 10;
 /// The maximum wait for an answer, in multiples of its limit.
 const MAX_LIMITS: u32 = 10;
 
-/// What the connections of one slot have carried so far.
+/// Counts the bytes that the connections of one slot have carried so far.
 #[derive(Default)]
 pub(crate) struct Traffic {
     received: AtomicU64,

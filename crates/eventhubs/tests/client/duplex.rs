@@ -25,7 +25,7 @@ use crate::common::{TestHub, quick, request, within};
 const MIB: usize = 1 << 20;
 /// Larger than what two ends and the way between them hold.
 const EVENT: usize = 6 * MIB;
-/// What each socket on the way holds.
+/// The bytes that each socket on the way holds.
 const SOCKET: u32 = 64 << 10;
 /// Events that wait to be received.
 const AHEAD: usize = 4;
@@ -43,7 +43,7 @@ enum Length {
     Time(Duration),
 }
 
-/// What went in one direction.
+/// The events that went in one direction.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     events: usize,

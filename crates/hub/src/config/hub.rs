@@ -80,7 +80,7 @@ impl HubConfig {
 
     /// Checks the configuration by itself.
     ///
-    /// What depends on the namespace is checked by
+    /// Checks the values. Those that depend on the namespace are checked by
     /// [`NamespaceConfig::validate_hub`](super::NamespaceConfig::validate_hub).
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         self.validate_at(&Place::top())

@@ -10,7 +10,7 @@ fn hub(name: &str) -> HubConfig {
     HubConfig::new(name, 4).unwrap()
 }
 
-/// What `validate` says after a change to a namespace of one hub.
+/// The error of `validate` after a change to a namespace of one hub.
 fn said(change: impl FnOnce(&mut NamespaceConfig)) -> String {
     let mut config = NamespaceConfig { hubs: vec![hub("homes")], ..NamespaceConfig::default() };
     assert_eq!(config.validate(), Ok(()));

@@ -21,7 +21,7 @@ struct State {
     waiting: usize,
     /// How many of those who come through fail.
     failing: usize,
-    /// What was read, in the order of the reads.
+    /// The reads so far, in order.
     reads: Vec<Read>,
 }
 
@@ -44,7 +44,7 @@ impl Gate {
         self.state.lock().unwrap().failing += 1;
     }
 
-    /// Whoever was to fail and has not come yet does not.
+    /// Calls that were to fail and have not come yet succeed.
     pub(crate) fn fail_no_more(&self) {
         self.state.lock().unwrap().failing = 0;
     }
@@ -54,7 +54,7 @@ impl Gate {
         self.moved.wait_while(self.state.lock().unwrap(), |state| state.waiting == 0).unwrap().waiting
     }
 
-    /// What has been read since this was asked last, in the order of the reads.
+    /// The reads since the last call, in order.
     pub(crate) fn take_reads(&self) -> Vec<Read> {
         std::mem::take(&mut self.state.lock().unwrap().reads)
     }

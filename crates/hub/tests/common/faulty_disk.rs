@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a disk writes as a whole, or not at all.
+/// The bytes that a disk writes as a whole, or not at all.
 const SECTOR: usize = 512;
 
 pub const ROOT: usize = 0;
 
-/// What the power failure does to all that is not durable.
+/// The effect of the power failure on everything that is not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// Only what was synced is there.
@@ -232,7 +232,7 @@ impl FileNode {
     }
 }
 
-/// What one call does to the names: all of it or nothing, as journals do it, also across folders.
+/// The changes of names by one call: all of them or none, as in a journal, also across folders.
 #[derive(Debug)]
 pub struct NameChange {
     pub step: u64,
@@ -310,7 +310,7 @@ impl Disk {
         }
     }
 
-    /// What a machine finds when the power is back; `cut` is the last step before it went.
+    /// The disk when the power is back; `cut` is the last step before it went.
     pub fn after_crash(&self, fate: Fate, cut: u64) -> Disk {
         let mut chance = fastrand::Rng::with_seed(if let Fate::Random(seed) = fate { seed } else { 0 });
         let names = self.names_after_crash(fate, cut, &mut chance);

@@ -126,7 +126,7 @@ impl FaultyFiles {
         files
     }
 
-    /// What is in a file, shared and not copied; none where there is no such file.
+    /// The bytes of a file, shared and not copied; none if there is no such file.
     pub fn read(&self, path: &str) -> Option<Arc<Vec<u8>>> {
         let mut machine = self.machine();
         let node = machine.find(path).ok()?;

@@ -16,7 +16,7 @@ use crate::crash_model::workers::{for_each, runtime};
 
 const SECTOR: usize = 512;
 
-/// What happens to these bytes of a file.
+/// The damage of some bytes of a file.
 #[derive(Debug, Clone)]
 struct Harm {
     path: String,

@@ -10,7 +10,7 @@ use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig, NewEvent};
 
 use crate::clocked_hub::{DAY, FIRST, HOUR, TwoClocks};
 
-/// What was done, in order: "write", "sync", "rename" or "sync folder", and where.
+/// The calls so far, in order: "write", "sync", "rename" or "sync folder", and the path.
 type Done = Arc<Mutex<Vec<(&'static str, String)>>>;
 
 /// Files that note what is done to them.

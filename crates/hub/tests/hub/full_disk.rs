@@ -48,7 +48,7 @@ pub(crate) fn wait_for<T>(future: impl Future<Output = T>) -> T {
     done.expect("acknowledged events can be read")
 }
 
-/// What was acknowledged, in order, for each partition: the bodies are numbered.
+/// The acknowledged events of each partition, in order: the bodies are numbered.
 #[derive(Clone, Default)]
 pub(crate) struct Sent {
     pub(crate) acknowledged: [Vec<u64>; PARTITIONS as usize],

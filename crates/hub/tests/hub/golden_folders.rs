@@ -24,7 +24,7 @@ use ephor_hub::{
 use crate::common::Ticking;
 use crate::copies::{copy_of_golden, golden_folder};
 
-/// What says that the folder is to be written.
+/// The environment variable that makes the test write the folder.
 const WRITE: &str = "EPHOR_WRITE_GOLDEN";
 /// When its first event was stored; each commit is a second later.
 const START: i64 = 1_700_000_000_000;

@@ -241,7 +241,7 @@ async fn dropping_a_wait_loses_nothing() {
     }
 }
 
-/// Whoever asks with little patience, again and again, gets there nevertheless, and floods nobody.
+/// A reader that gives up and asks again, many times, gets its events nevertheless, and loads the disk once.
 #[tokio::test]
 async fn a_slow_disk_is_read_once_however_often_somebody_stops_waiting_for_it() {
     let (files, gates) = Gated::new();

@@ -39,7 +39,7 @@ impl Diary {
         }
     }
 
-    /// What was past its age so much running time ago is gone.
+    /// Checks that events that were past their age this much running time ago are gone.
     async fn what_is_old_is_gone(&self, clocked: &ClockedHub, proof: i64) {
         let first = clocked.first().await;
         let Some((stored, ran)) = self.stored.get(first as usize) else { return };

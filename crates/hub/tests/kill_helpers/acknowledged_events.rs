@@ -41,7 +41,7 @@ struct Place {
     before: Option<Link>,
 }
 
-/// What was not as it should be.
+/// The faults that a check found.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) lost: u64,

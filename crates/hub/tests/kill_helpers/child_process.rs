@@ -15,7 +15,7 @@ const WORD: &str = "child: ";
 /// Another process. It is killed when the test lets go of it.
 pub(crate) struct Myself {
     pub(crate) child: Child,
-    /// What it says, line by line. What it said before it died arrives in any case.
+    /// Its output, line by line. Lines that it wrote before it died arrive in any case.
     pub(crate) words: Receiver<String>,
     pub(crate) input: Option<ChildStdin>,
 }

@@ -33,7 +33,7 @@ pub(crate) struct Tail {
     pub(crate) hash: u64,
 }
 
-/// What is wrong with an event.
+/// The fault of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
     /// Events before it are missing.

@@ -2,7 +2,7 @@
 
 use ephor_hub::Durability;
 
-/// What a child is told.
+/// The orders to a child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Orders {
     pub(crate) durability: Durability,
@@ -26,7 +26,7 @@ impl Orders {
     }
 }
 
-/// What a child says.
+/// A message of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// A batch was acknowledged; the hash is that of its last event.

@@ -11,7 +11,7 @@ pub(crate) const PARTITION_KEY: &str = "home-7";
 pub(crate) struct Lax {
     pub(crate) what: &'static str,
     pub(crate) stored: Vec<u8>,
-    /// What readers get of it.
+    /// The message that readers get.
     pub(crate) read: Vec<u8>,
 }
 

@@ -7,7 +7,7 @@ pub(crate) const HUB: &str = "homes";
 /// When its events were stored.
 pub(crate) const START: i64 = 1_700_000_000_000;
 
-/// What readers get of an event.
+/// The parts of an event that readers get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Everything,
@@ -20,7 +20,7 @@ pub(crate) struct Sent {
     pub(crate) what: &'static str,
     pub(crate) kept: Kept,
     pub(crate) message: Vec<u8>,
-    /// What its data section holds.
+    /// The bytes of its data section.
     pub(crate) body: Vec<u8>,
 }
 

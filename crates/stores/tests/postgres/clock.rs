@@ -11,7 +11,7 @@ use ephor_core::time::Monotonic;
 
 use crate::fixture::{LEASE, P, claim, database, group, host, open, record, save, sql, try_claim, wait};
 
-/// What the tables look like after a failover to a server whose clock is this far ahead.
+/// Changes the tables as a failover to a server whose clock is this far ahead does.
 async fn fail_over(url: &str, ahead_ms: i64) {
     let text = format!(
         "UPDATE ephor.leases SET server = server - 1, acquired_at = acquired_at - {ahead_ms}, \
@@ -113,7 +113,7 @@ fn nobody_is_forgotten_by_the_clock_of_another_server_and_everybody_dead_by_this
     }
 }
 
-/// What the tables look like after the clock of the running server was set this far ahead.
+/// Changes the tables as if the clock of the running server had been set this far ahead.
 async fn set_clock(url: &str, ahead_ms: i64) {
     let text = format!(
         "UPDATE ephor.leases SET acquired_at = acquired_at - {ahead_ms}, renewed_at = renewed_at - {ahead_ms}, \
@@ -186,7 +186,7 @@ fn the_clock_of_the_same_server_counts() {
     });
 }
 
-/// Who was robbed may be at work for the rest of its lease, whatever the new clock says.
+/// An owner whose lease was stolen may be at work for the rest of it, whatever the new clock says.
 #[test]
 fn a_takeover_delay_is_neither_cut_short_nor_made_longer() {
     for minutes in [5, -5] {

@@ -56,7 +56,7 @@ pub(crate) struct Closing {
     pub(crate) reason: CloseReason,
 }
 
-/// What a host said to its error handler.
+/// An error that a host reported to its error handler.
 #[derive(Clone, Debug)]
 pub(crate) struct Complaint {
     pub(crate) at: Instant,

@@ -10,7 +10,7 @@ use ephor_stores::postgres::sqlx::Row;
 use crate::fixture::sql;
 use crate::fleet::{Call, Fleet, PARTITIONS};
 
-/// What happened, for whoever reads along.
+/// Counts what happened, for the output of the test.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) troubles: usize,

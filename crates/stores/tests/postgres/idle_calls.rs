@@ -35,7 +35,7 @@ fn quick() -> PartitionManagerOptions {
 
 type Calls = BTreeMap<&'static str, usize>;
 
-/// What a still host did in [`INTERVALS`], and what went over the wire meanwhile, where there is one.
+/// The calls of an idle host in [`INTERVALS`], and the traffic meanwhile, where there is a connection.
 struct Counted {
     calls: Calls,
     round_trips: Option<usize>,

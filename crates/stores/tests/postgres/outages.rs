@@ -33,7 +33,7 @@ pub(crate) fn run(test: impl Future<Output = Tally>, name: &str) {
 enum Outage {
     /// Connections are cut, and nobody is let in.
     Closed,
-    /// What is asked arrives, and no answer comes back.
+    /// Requests arrive, and no answer comes back.
     Silent,
 }
 

@@ -10,14 +10,14 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// What is done to those who talk through it.
+/// The faults that the proxy applies to its connections.
 #[derive(Default)]
 pub(crate) struct Weather {
     /// Every answer comes this much later.
     pub(crate) delay_ms: AtomicU64,
     /// And by up to this much more, each by another time.
     pub(crate) jitter_ms: AtomicU64,
-    /// What is asked arrives, and no answer comes back.
+    /// Requests arrive, and no answer comes back.
     pub(crate) swallows: AtomicBool,
     /// Answers wait here until this is false again.
     pub(crate) held: AtomicBool,
@@ -43,7 +43,7 @@ impl Weather {
         self.closed.store(false, Ordering::SeqCst);
     }
 
-    /// Whoever comes from now on is led to another port of this machine.
+    /// Leads new connections to another port of this machine.
     pub(crate) fn lead_to(&self, port: u16) {
         self.to.store(port, Ordering::SeqCst);
     }
@@ -53,7 +53,7 @@ impl Weather {
         Duration::from_millis(self.delay_ms.load(Ordering::SeqCst) + fastrand::u64(..=jitter))
     }
 
-    /// What clients have sent since the last look.
+    /// The kinds of messages that clients have sent since the last call.
     pub(crate) fn take_kinds(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.kinds.lock().unwrap())).unwrap()
     }

@@ -15,7 +15,7 @@ use crate::fixture::{LEASE, group, host, save, try_claim};
 
 pub(crate) const PARTITIONS: u32 = 3;
 
-/// What was acknowledged, over all hosts.
+/// The acknowledged changes of all hosts.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// The epochs that were won, by partition and epoch.
@@ -135,7 +135,7 @@ pub(crate) async fn look_on(store: PostgresStore, ledger: Arc<Ledger>) {
     }
 }
 
-/// What must hold once all is calm again.
+/// Checks what must hold once all calls have ended.
 pub(crate) async fn settle(store: &PostgresStore, ledger: &Ledger) {
     let view = store.view(&group()).await.unwrap();
     for partition in (0..PARTITIONS).map(PartitionId) {

@@ -78,7 +78,7 @@ pub(crate) async fn save(store: &dyn Store, token: &LeaseToken, sequence: u64) -
     store.save(&group(), &SaveRequest::new(token, &finished(sequence), None)).await
 }
 
-/// What is stored as finished.
+/// The number that is stored as finished.
 pub(crate) async fn stored(store: &dyn Store, partition: PartitionId) -> Option<u64> {
     let view = store.view(&group()).await.unwrap();
     view.checkpoint(partition)?.position.finished().map(|sequence| sequence.0)

@@ -183,7 +183,7 @@ pub(crate) fn hand_over(store: &SqliteStore, token: &LeaseToken, to: &str) {
     assert_eq!(wait(store.transfer(&group(), &store_steps::transfer(token, to))).unwrap(), Handoff::Done);
 }
 
-/// What is stored as finished.
+/// The number that is stored as finished.
 pub(crate) fn stored(store: &SqliteStore, partition: PartitionId) -> Option<u64> {
     wait(store_steps::stored(store, partition))
 }

@@ -141,7 +141,7 @@ impl Child {
     }
 }
 
-/// What was acknowledged so far, over all children.
+/// The acknowledged changes of all children so far.
 #[derive(Default)]
 struct Ledger {
     owners: BTreeMap<(u32, u64), String>,

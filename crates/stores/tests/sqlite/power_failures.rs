@@ -34,7 +34,7 @@ type Watch = Box<dyn FnMut(&Pages, &[u8]) + Send>;
 
 #[derive(Default)]
 struct Pages {
-    /// What a power failure leaves of the log.
+    /// The bytes of the log that a power failure leaves.
     stored: Vec<u8>,
     /// The log as it was when it was last synced, whether that went well or not.
     clean: Vec<u8>,
@@ -59,7 +59,7 @@ impl Pages {
             .collect()
     }
 
-    /// What would be stored if these pages were written.
+    /// The log as it would be stored if these pages were written.
     fn with(&self, now: &[u8], pages: &[usize]) -> Vec<u8> {
         let mut stored = self.stored.clone();
         stored.resize(now.len(), 0);

@@ -1,6 +1,6 @@
 //! Test helper: a store whose calls run alternately in this process and in a second one, on one file.
 //!
-//! Whoever waits (`changed`) waits here, as a host does in the process that it lives in; half of what wakes it
+//! Calls of `changed` wait here, as a host does in the process that it lives in; half of what wakes it
 //! is done by the other process.
 
 use std::collections::BTreeMap;

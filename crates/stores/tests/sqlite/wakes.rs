@@ -75,7 +75,7 @@ fn wait_as_a_child() {
     wait_for_the_end();
 }
 
-/// What this process has used, in microseconds.
+/// The CPU time that this process has used, in microseconds.
 fn cpu_time() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec).unwrap() * 1_000_000 + u64::try_from(time.tv_nsec).unwrap() / 1_000

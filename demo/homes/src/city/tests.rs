@@ -118,7 +118,7 @@ fn a_repeat_is_the_same_reading() {
     }
 }
 
-/// What a day of 2,000 homes comes to, minute by minute.
+/// The totals of a day of 2,000 homes, minute by minute.
 #[derive(Debug, Default)]
 struct Tally {
     /// Movements by hour.

@@ -42,7 +42,7 @@ impl Lawful for OpenAlarms {
     }
 }
 
-/// What may happen to a state.
+/// A change that may happen to a state.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Fold(Reading),
@@ -202,7 +202,7 @@ impl<C: Lawful> Play<C> {
         }
     }
 
-    /// What comes of the events alone, without anything else.
+    /// The state that the events alone lead to.
     fn straight(&self) -> C {
         let mut state = C::default();
         self.events.iter().for_each(|event| Self::event(&mut state, *event));

@@ -120,7 +120,7 @@ impl World {
         Reading { home, sensor, number, at, pushed: 1, value, armed: fastrand::bool(), battery: 50 }
     }
 
-    /// What the events of a partition make.
+    /// The state that the events of a partition lead to.
     fn expected<C: Consolidation>(&self, partition: PartitionId) -> C {
         let mut state = C::default();
         for (sequence, reading) in &self.sent[&partition] {

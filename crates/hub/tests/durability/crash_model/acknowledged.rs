@@ -30,7 +30,7 @@ pub struct Model {
     pub sync_failed: bool,
     pub hubs: BTreeMap<String, HubModel>,
     hubs_made: u32,
-    /// What readers found wrong while the hub was at work.
+    /// The faults that readers found while the hub was at work.
     pub violations: Vec<String>,
 }
 

@@ -86,7 +86,7 @@ impl Tally {
     }
 }
 
-/// What a first process run left behind.
+/// The files that a first process run left.
 pub struct Past {
     files: FaultyFiles,
     model: Model,
@@ -139,7 +139,7 @@ pub fn first_life(variant: &Variant, runtime: &Runtime, step: u64, ending: Endin
 }
 
 impl Past {
-    /// What the process runs after this crash find.
+    /// Checks the process runs after this crash.
     pub fn judge(&self, variant: &Variant, runtime: &Runtime, point: &Point, tally: &mut Tally) -> Checked {
         let mut next = Next { variant, runtime, wall: self.wall, seed: point.seed, tally };
         next.tally.points += 1;

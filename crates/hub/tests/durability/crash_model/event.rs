@@ -16,7 +16,7 @@ pub struct EventId {
     pub index: u32,
 }
 
-/// What a body begins with; the checksum of all comes last.
+/// The bytes at the start of a body; the checksum of all comes last.
 const HEADER: usize = 16;
 const CHECKSUM: usize = 4;
 

@@ -18,7 +18,7 @@ use crate::common::faulty_files::{Fate, FaultyFiles};
 const PARTITIONS: u32 = 3;
 const BATCHES: u32 = 4;
 
-/// What one copy of a segment's header takes.
+/// The bytes of one copy of a segment's header.
 const HEADER_COPY: usize = 64 + 32 * PARTITIONS as usize;
 
 /// The number of a partition.
@@ -167,7 +167,7 @@ impl Folder {
         Ok(())
     }
 
-    /// What is served is what was sent; yields what is not.
+    /// Checks that every event served was sent, and returns those that are missing.
     fn check_events(&self, hub: &Hub) -> Checked<Vec<Number>> {
         let mut missing = self.events.clone();
         for partition in 0..PARTITIONS {

@@ -29,5 +29,5 @@ pub mod script;
 pub mod watched_files;
 pub mod workers;
 
-/// What went wrong, in words.
+/// The result of a check; the error says what went wrong.
 pub type Checked<T = ()> = Result<T, String>;

@@ -25,7 +25,7 @@ use super::watched_files::Watched;
 /// Opening is tried at most this often, while calls fail on demand of the script.
 const OPENINGS: usize = 5;
 
-/// What a size limit may be off by: a segment goes as a whole, and the commit that was cut is not counted.
+/// The bytes by which a size limit may be off: a segment goes as a whole, and the commit that was cut is not counted.
 const RETENTION_SLACK: u64 = 20_000;
 
 pub struct ProcessRun<'a> {
@@ -355,7 +355,7 @@ impl<'a> ProcessRun<'a> {
         Ok(())
     }
 
-    /// What is done in every process run after the first: all partitions are written, and something is changed.
+    /// The operations of every process run after the first: all partitions are written, and something is changed.
     pub fn afterlife(&self, chance: &mut fastrand::Rng) -> Vec<Operation> {
         let mut operations = Vec::new();
         if let Some(hub) = self.homes() {

@@ -12,7 +12,7 @@ use ephor_hub::{Hub, HubReceiver};
 
 use super::Checked;
 
-/// What a future yields at once; none if it would have to wait.
+/// The result of a future that is ready at once; none if it would have to wait.
 pub fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => Some(done),

@@ -38,7 +38,7 @@ pub enum Operation {
     FreeDisk,
 }
 
-/// What the operations of a script are taken from.
+/// The mix from which the operations of a script are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mix {
     Plain,

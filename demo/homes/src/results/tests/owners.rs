@@ -12,7 +12,7 @@ use super::*;
 const EVENTS: u64 = 60;
 const OWNERS: u64 = 5;
 
-/// What hub and store know.
+/// The data of hub and store.
 struct World {
     log: Log,
     snapshot_every: u64,

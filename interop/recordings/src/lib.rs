@@ -54,6 +54,7 @@ pub fn play_all(groups: Vec<Group>, threads: usize) -> Result<Outcome, String> {
         for thread in threads {
             all.add(thread.join().map_err(|_| "a thread that plays conversations panicked".to_owned())??);
         }
+        all.empty.sort();
         all.differences
             .sort_by(|one, other| (&one.conversation, one.frame).cmp(&(&other.conversation, other.frame)));
         Ok(all)

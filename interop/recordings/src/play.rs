@@ -93,6 +93,8 @@ impl<'a> Player<'a> {
         .map_err(text)?;
         let times = group.conversations.iter().flat_map(|conversation| &conversation.frames);
         let first_time = times.map(|frame| frame.time).min().unwrap_or(0);
+        let empty = group.conversations.iter().filter(|conversation| conversation.frames.is_empty());
+        let empty = empty.map(|conversation| conversation.name.clone()).collect();
         let mut messages = BTreeMap::new();
         for (conversation, recorded) in group.conversations.iter().enumerate() {
             for (number, _, message) in whole(&recorded.frames, Direction::Service) {
@@ -110,7 +112,7 @@ impl<'a> Player<'a> {
             first_time,
             connections: BTreeMap::new(),
             messages,
-            outcome: Outcome::default(),
+            outcome: Outcome { empty, ..Outcome::default() },
         })
     }
 

@@ -30,6 +30,8 @@ impl fmt::Display for Difference {
 pub struct Outcome {
     /// Conversations that were played.
     pub conversations: usize,
+    /// The names of empty recordings, of which there is nothing to play.
+    pub empty: Vec<String>,
     /// Answers of the service that were compared with ours.
     pub frames: usize,
     /// The differences.
@@ -40,6 +42,7 @@ impl Outcome {
     /// Adds the result of other conversations.
     pub fn add(&mut self, other: Self) {
         self.conversations += other.conversations;
+        self.empty.extend(other.empty);
         self.frames += other.frames;
         self.differences.extend(other.differences);
     }
@@ -109,6 +112,7 @@ pub struct Report {
     reasons: BTreeMap<String, String>,
     unused: Vec<String>,
     conversations: usize,
+    empty: Vec<String>,
     frames: usize,
     explained: usize,
     unexplained: usize,
@@ -123,6 +127,7 @@ impl Report {
             reasons: BTreeMap::new(),
             unused: Vec::new(),
             conversations: outcome.conversations,
+            empty: outcome.empty,
             frames: outcome.frames,
             explained: 0,
             unexplained: 0,
@@ -180,11 +185,15 @@ impl fmt::Display for Report {
         for kind in &self.unused {
             writeln!(f, "        {kind}: explained, but does not occur: remove the line")?;
         }
-        let Self { conversations, frames, explained, unexplained, .. } = self;
+        for name in &self.empty {
+            writeln!(f, "        {name}: empty, so there is nothing to play")?;
+        }
+        let Self { conversations, empty, frames, explained, unexplained, .. } = self;
+        let (files, empty) = (conversations + empty.len(), empty.len());
         write!(
             f,
-            "{conversations} conversations played, {frames} frames compared, {} differences: {explained} explained, \
-             {unexplained} unexplained",
+            "{files} files: {conversations} conversations played, {empty} empty, {frames} frames compared, \
+             {} differences: {explained} explained, {unexplained} unexplained",
             explained + unexplained
         )
     }
@@ -213,7 +222,7 @@ mod tests {
             ours: "2".to_owned(),
         };
         let differences = vec![difference("1"), difference("3")];
-        let outcome = Outcome { conversations: 1, frames: 2, differences };
+        let outcome = Outcome { conversations: 1, empty: Vec::new(), frames: 2, differences };
         let report = Report::of(outcome, &explanations);
         assert_eq!(report.unexplained(), 1);
         assert!(report.to_string().ends_with("2 frames compared, 2 differences: 1 explained, 1 unexplained"));

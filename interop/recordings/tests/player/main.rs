@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ephor_recordings::play_group;
 use ephor_recordings::recording::{Group, read_folder};
-use ephor_recordings::report::{Explanations, Outcome};
+use ephor_recordings::report::{Explanations, Outcome, Report};
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/player/sample");
 
@@ -121,6 +121,20 @@ fn a_token_that_the_service_refused_is_refused_here() {
         .find(|difference| difference.kind == "$cbs transfer.application-properties.status-code")
         .expect("one such difference");
     assert_eq!((status.service.as_str(), status.ours.as_str()), ("int 202", "int 401"));
+}
+
+#[test]
+fn an_empty_recording_is_counted_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["tiny-1.json", "tiny-2.json"] {
+        std::fs::copy(Path::new(SAMPLE).join(name), folder.path().join(name)).unwrap();
+    }
+    std::fs::write(folder.path().join("tiny-3.json"), "\n").unwrap();
+    let outcome = play_group(&one_group(folder.path())).unwrap();
+    assert_eq!((outcome.conversations, &outcome.empty[..]), (2, &["tiny-3".to_owned()][..]));
+    let report = Report::of(outcome, &Explanations::default()).to_string();
+    assert!(report.contains("tiny-3: empty, "), "{report}");
+    assert!(report.contains("\n3 files: 2 conversations played, 1 empty, "), "{report}");
 }
 
 #[test]

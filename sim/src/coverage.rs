@@ -192,30 +192,59 @@ fn reaches_host(fault: Fault, state: HostCondition) -> bool {
 
 /// True if this fault hits one host, and so the partitions that it owns.
 fn hits_a_host(fault: Fault) -> bool {
-    !matches!(
-        fault,
+    match fault {
+        Fault::Crash
+        | Fault::Pause
+        | Fault::Freeze
+        | Fault::Suspend
+        | Fault::Restart
+        | Fault::Upgrade
+        | Fault::BrokenUpgrade
+        | Fault::LongStop
+        | Fault::StoreHangsAtStop
+        | Fault::Leave
+        | Fault::ClockDrift
+        | Fault::ClockJump
+        | Fault::WallClockSet
+        | Fault::StoreTrouble
+        | Fault::StoreCutOff
+        | Fault::StoreDeaf
+        | Fault::StoreBlind
+        | Fault::HubTrouble
+        | Fault::HubCutOff
+        | Fault::HubDeaf
+        | Fault::SlowProcessor
+        | Fault::FailingProcessor
+        | Fault::BlockedProcessor
+        | Fault::HangingProcessor
+        | Fault::OddCheckpoints
+        | Fault::Drain
+        | Fault::Hold
+        | Fault::StopTwice
+        | Fault::StopCallerLeaves
+        | Fault::StopDuringStart => true,
         Fault::Join
-            | Fault::Namesake
-            | Fault::StoreThrottles
-            | Fault::StoreWakesNobody
-            | Fault::StoreOutage
-            | Fault::StoreFailover
-            | Fault::StoreRestored
-            | Fault::HubRestart
-            | Fault::LinkCut
-            | Fault::HubLosesPower
-            | Fault::HubPropertiesLag
-            | Fault::HubReplicaLags
-            | Fault::HubRecreated
-            | Fault::HubRefilled
-            | Fault::HubGrows
-            | Fault::Retention
-            | Fault::RetentionOvertakes
-            | Fault::HubDamaged
-            | Fault::HubCompacted
-            | Fault::ForeignReader
-            | Fault::Seek
-    )
+        | Fault::Namesake
+        | Fault::StoreThrottles
+        | Fault::StoreWakesNobody
+        | Fault::StoreOutage
+        | Fault::StoreFailover
+        | Fault::StoreRestored
+        | Fault::HubRestart
+        | Fault::LinkCut
+        | Fault::HubLosesPower
+        | Fault::HubPropertiesLag
+        | Fault::HubReplicaLags
+        | Fault::HubRecreated
+        | Fault::HubRefilled
+        | Fault::HubGrows
+        | Fault::Retention
+        | Fault::RetentionOvertakes
+        | Fault::HubDamaged
+        | Fault::HubCompacted
+        | Fault::ForeignReader
+        | Fault::Seek => false,
+    }
 }
 
 /// At most this many missing combinations are named; after thousands of seeds there are fewer.

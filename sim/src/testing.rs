@@ -342,6 +342,47 @@ fn is_processor_fault(fault: Fault, processor_faults: bool) -> bool {
             !processor_faults
         }
         Fault::BlockedProcessor | Fault::OddCheckpoints => true,
-        _ => false,
+        Fault::Crash
+        | Fault::Pause
+        | Fault::Freeze
+        | Fault::Suspend
+        | Fault::Restart
+        | Fault::Upgrade
+        | Fault::BrokenUpgrade
+        | Fault::Join
+        | Fault::Namesake
+        | Fault::Leave
+        | Fault::ClockDrift
+        | Fault::ClockJump
+        | Fault::WallClockSet
+        | Fault::StoreTrouble
+        | Fault::StoreCutOff
+        | Fault::StoreDeaf
+        | Fault::StoreBlind
+        | Fault::StoreThrottles
+        | Fault::StoreWakesNobody
+        | Fault::StoreOutage
+        | Fault::StoreFailover
+        | Fault::StoreRestored
+        | Fault::HubTrouble
+        | Fault::HubCutOff
+        | Fault::HubDeaf
+        | Fault::HubRestart
+        | Fault::LinkCut
+        | Fault::HubLosesPower
+        | Fault::HubPropertiesLag
+        | Fault::HubReplicaLags
+        | Fault::HubRecreated
+        | Fault::HubRefilled
+        | Fault::HubGrows
+        | Fault::Retention
+        | Fault::RetentionOvertakes
+        | Fault::HubDamaged
+        | Fault::ForeignReader
+        | Fault::Seek
+        | Fault::Drain
+        | Fault::Hold
+        | Fault::StopDuringStart
+        | Fault::HubCompacted => false,
     }
 }

@@ -120,7 +120,7 @@ impl Run {
                 world.judge.removed_before(partition, now.map_or(kept, |now| now.first.max(kept)));
                 forgotten
             }
-            _ => {
+            Fault::ForeignReader => {
                 let late = world.scenario.epochless && injection.target.is_multiple_of(2);
                 let epoch = if late {
                     // A processor of another SDK that does not know yet that it has lost the partition.
@@ -149,6 +149,7 @@ impl Run {
                 self.foreign_readers.push(task);
                 true
             }
+            other => unreachable!("{other:?} is no fault of the hub"),
         }
     }
 }

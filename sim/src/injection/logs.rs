@@ -65,7 +65,8 @@ impl Run {
                 self.compact_events(partition);
                 true
             }
-            _ => self.damage_events(injection, partition),
+            Fault::HubDamaged => self.damage_events(injection, partition),
+            other => unreachable!("{other:?} is no fault of the log"),
         }
     }
 

@@ -299,18 +299,8 @@ impl Run {
         self.later(within, Undo::Processor(number));
     }
 
-    pub(super) fn undo_on_host(&mut self, undo: Undo) {
+    pub(super) fn undo_on_host(&mut self, number: usize, undo: Undo) {
         let world = self.world.clone();
-        let (Undo::Start(number)
-        | Undo::Resume(number)
-        | Undo::Drift(number)
-        | Undo::Store(number)
-        | Undo::StoreCutOff(number)
-        | Undo::Source(number)
-        | Undo::Processor(number)) = undo
-        else {
-            return;
-        };
         let host = &mut self.hosts[number];
         world.history.append(format_args!("{}: {undo:?} again", host.name));
         match undo {
@@ -327,7 +317,8 @@ impl Run {
             }
             Undo::Source(_) => set(&host.source, SourceFaults::default()),
             Undo::Processor(_) => set(&host.processor, fault_free(&world.scenario)),
-            _ => host.set_store(&world, StoreFaults::default()),
+            Undo::Store(_) => host.set_store(&world, StoreFaults::default()),
+            other => unreachable!("{other:?} does not concern one host alone"),
         }
     }
 }

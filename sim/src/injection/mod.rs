@@ -81,7 +81,34 @@ impl Run {
             Fault::Seek => self.operator_seeks(injection),
             Fault::Drain => self.operator_drains(injection),
             Fault::Hold => self.operator_holds(injection),
-            _ => self.inject_into_host(injection),
+            Fault::Crash
+            | Fault::Pause
+            | Fault::Freeze
+            | Fault::Suspend
+            | Fault::Restart
+            | Fault::Upgrade
+            | Fault::BrokenUpgrade
+            | Fault::LongStop
+            | Fault::StoreHangsAtStop
+            | Fault::Leave
+            | Fault::ClockDrift
+            | Fault::ClockJump
+            | Fault::WallClockSet
+            | Fault::StoreTrouble
+            | Fault::StoreCutOff
+            | Fault::StoreDeaf
+            | Fault::StoreBlind
+            | Fault::HubTrouble
+            | Fault::HubCutOff
+            | Fault::HubDeaf
+            | Fault::SlowProcessor
+            | Fault::FailingProcessor
+            | Fault::BlockedProcessor
+            | Fault::HangingProcessor
+            | Fault::OddCheckpoints
+            | Fault::StopTwice
+            | Fault::StopCallerLeaves
+            | Fault::StopDuringStart => self.inject_into_host(injection),
         }
     }
 
@@ -95,7 +122,13 @@ impl Run {
             Undo::HubProperties => self.world.hub.hold_properties(false),
             Undo::Drain(host) => self.order_drain(&host, false),
             Undo::Hold(number, partition) => self.end_hold(number, partition),
-            other => self.undo_on_host(other),
+            Undo::Start(host)
+            | Undo::Resume(host)
+            | Undo::Drift(host)
+            | Undo::Store(host)
+            | Undo::StoreCutOff(host)
+            | Undo::Source(host)
+            | Undo::Processor(host) => self.undo_on_host(host, undo),
         }
     }
 }

@@ -29,7 +29,8 @@ impl Run {
                 world.handle.change_clock(world.store_clock, |clock, _| clock.shift_wall(by));
                 return true;
             }
-            _ => return self.restore_copy(injection),
+            Fault::StoreRestored => return self.restore_copy(injection),
+            other => unreachable!("{other:?} is no fault of the store"),
         };
         world.history.append(format_args!("{:?} for {:?}", injection.fault, injection.lasting));
         world.cover(&format!("{:?}", injection.fault), &all);

@@ -74,8 +74,14 @@ impl LagRefresh {
 /// True if a pump does not learn by itself how far the log reaches.
 fn is_unread(activity: &PumpActivity, now: Monotonic, interval: Duration) -> bool {
     let long = |since: Monotonic| now.since(since) >= interval;
-    matches!(activity.state(), PumpState::Paused | PumpState::Failing | PumpState::Halted)
-        || activity.call_running_since().is_some_and(long)
+    match activity.state() {
+        PumpState::Paused | PumpState::Failing | PumpState::Halted => true,
+        PumpState::Waiting
+        | PumpState::Opening
+        | PumpState::Running
+        | PumpState::Retrying
+        | PumpState::Closing => activity.call_running_since().is_some_and(long),
+    }
 }
 
 #[cfg(test)]

@@ -168,8 +168,13 @@ impl Manager {
 
     fn serves_any(&self) -> bool {
         let slots = self.running.slots();
-        slots.values().any(|slot| {
-            matches!(slot.activity.state(), PumpState::Running | PumpState::Failing | PumpState::Paused)
+        slots.values().any(|slot| match slot.activity.state() {
+            PumpState::Running | PumpState::Failing | PumpState::Paused => true,
+            PumpState::Waiting
+            | PumpState::Opening
+            | PumpState::Retrying
+            | PumpState::Halted
+            | PumpState::Closing => false,
         })
     }
 }

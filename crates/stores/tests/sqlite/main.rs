@@ -8,12 +8,15 @@ mod conformance;
 #[path = "../../../hub/tests/common/copies.rs"]
 mod copies;
 mod durability;
+mod epoch_limit;
 mod fixture;
 mod golden;
 mod kills;
+mod later_releases;
 mod locks;
 #[path = "../../../hub/tests/kill_helpers/child_process.rs"]
 mod myself;
+mod old_rows;
 mod opening;
 mod power_failures;
 #[path = "../../../hub/tests/kill_helpers/small_disk.rs"]

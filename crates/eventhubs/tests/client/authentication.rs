@@ -7,7 +7,7 @@ use std::time::Duration;
 use ephor_core::BoxFuture;
 use ephor_core::event::NewEvent;
 use ephor_core::ids::PartitionId;
-use ephor_core::source::{EventSource, OpenError, OpenRequest, SourceError};
+use ephor_core::source::{EventSource, OpenError, SourceError};
 use ephor_eventhubs::{ConnectError, Credential, EventHub, SendFailure, SharedKey, Token, TokenError};
 use ephor_gateway::{Claims, GatewayConfig, Key, development_key};
 use tokio::io::AsyncWriteExt;
@@ -264,21 +264,4 @@ async fn one_protocol_mismatch_is_not_taken_for_a_wrong_setting() {
         within(20, client.hub_properties()).await.unwrap();
         between.abort();
     }
-}
-
-#[tokio::test]
-async fn many_partitions_share_a_connection() {
-    let test_hub = TestHub::new(100);
-    let served = test_hub.serve().await;
-    let client = served.client();
-    let mut receivers = Vec::new();
-    for id in 0..100 {
-        let request = OpenRequest { partition: PartitionId(id), ..request("reader", Some(1)) };
-        receivers.push(client.open(request).await.unwrap());
-        client.producer().send_to(PartitionId(id), NewEvent::new(id.to_string())).await.unwrap();
-    }
-    for (id, receiver) in receivers.iter_mut().enumerate() {
-        assert_eq!(texts(&within(20, receive(receiver, 1)).await), [id.to_string()]);
-    }
-    assert_eq!(client.hub_properties().await.unwrap().partitions.len(), 100);
 }

@@ -10,7 +10,7 @@ mod conformance;
 mod duplex;
 mod entra;
 mod faults;
-mod largest_hub;
+mod many_partitions;
 mod outages;
 mod receiving;
 mod sending;

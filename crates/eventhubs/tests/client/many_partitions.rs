@@ -1,4 +1,4 @@
-//! Tests that one client reads every partition of the largest possible hub, on one connection.
+//! Tests that many partitions share one connection of a client, also all those of the largest possible hub.
 
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenRequest};
@@ -23,4 +23,21 @@ async fn every_partition_of_the_largest_hub_is_read_by_one_client() {
     let events = within(30, receive(receivers.last_mut().unwrap(), 1)).await;
     assert_eq!(texts(&events), ["the last"]);
     served.stop().await;
+}
+
+#[tokio::test]
+async fn many_partitions_share_a_connection() {
+    let test_hub = TestHub::new(100);
+    let served = test_hub.serve().await;
+    let client = served.client();
+    let mut receivers = Vec::new();
+    for id in 0..100 {
+        let request = OpenRequest { partition: PartitionId(id), ..request("reader", Some(1)) };
+        receivers.push(client.open(request).await.unwrap());
+        client.producer().send_to(PartitionId(id), NewEvent::new(id.to_string())).await.unwrap();
+    }
+    for (id, receiver) in receivers.iter_mut().enumerate() {
+        assert_eq!(texts(&within(20, receive(receiver, 1)).await), [id.to_string()]);
+    }
+    assert_eq!(client.hub_properties().await.unwrap().partitions.len(), 100);
 }

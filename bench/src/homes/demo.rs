@@ -1,4 +1,5 @@
-//! Runs `ephor demo` at one speed as a child process, and measures its latency, CPU time and memory.
+//! Runs `ephor demo` at one speed as a child process, and measures its rate, latency, CPU time and memory, and
+//! whether its results are exact.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The page of the city: totals, map, and alarms.
+//! The page of the city: totals, the auditor's verdict, map, and alarms.
 
 use std::fmt::Write as _;
 

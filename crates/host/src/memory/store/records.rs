@@ -1,5 +1,7 @@
-//! The records of one group in a [`MemoryStore`](super::MemoryStore), and the wake-ups of its
-//! hosts. No rule of ownership is decided here.
+//! The records of one group in a [`MemoryStore`](super::MemoryStore), and the wakers of its hosts.
+//!
+//! `Records` only applies changes of owners and positions: `store.rs` decides them with [`ephor_core::record`]. It
+//! removes the records of hosts that are long dead, and the oldest changes of a long history.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

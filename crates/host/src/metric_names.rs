@@ -1,5 +1,5 @@
-//! The names of all metrics. They are recorded through the `metrics` facade, which costs almost nothing
-//! without a recorder.
+//! The names of the host's metrics. They are recorded through the `metrics` facade, which costs almost
+//! nothing without a recorder.
 
 /// Events for which `process_events` returned `Ok`. Labels: hub, group, partition.
 pub const EVENTS_PROCESSED: &str = "ephor_events_processed_total";

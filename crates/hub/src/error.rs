@@ -61,7 +61,7 @@ pub enum SendError {
     #[error(
         "the disk is full: {0}; the batch does not count as stored; free some space and send it again; readers continue"
     )]
-    DiskFull(Arc<io::Error>),
+    DiskFull(#[source] Arc<io::Error>),
     /// The disk is nearly full: less than the disk reserve is free.
     #[error(
         "the disk is nearly full: {} are free, and {} must stay free (disk_reserve_bytes); the batch was not stored; \
@@ -76,7 +76,7 @@ pub enum SendError {
     },
     /// The disk failed.
     #[error("the disk failed: {0}; the batch does not count as stored; send it again")]
-    Disk(Arc<io::Error>),
+    Disk(#[source] Arc<io::Error>),
     /// A batch that had to be stored first failed.
     #[error("an earlier batch was not stored, so this one was not stored either; send both again, in order")]
     OutOfOrder,

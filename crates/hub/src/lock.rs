@@ -53,6 +53,7 @@ pub enum LockError {
         /// The data folder.
         folder: PathBuf,
         /// The error of the operating system.
+        #[source]
         cause: io::Error,
     },
 }

@@ -29,12 +29,13 @@ pub enum SendFailure {
         /// The index of the event, from 0.
         index: usize,
         /// The reason.
+        #[source]
         why: Refused,
     },
     /// The hub refused the message, and a retry would not help: there is no such hub or partition, the key
     /// does not permit sending, or the message is too large.
     #[error("the hub refused it: {0}")]
-    Refused(Refusal),
+    Refused(#[source] Refusal),
     /// The client is configured so that it cannot reach the hub at all, for example without TLS if the hub
     /// requires it.
     #[error("{0}")]

@@ -88,6 +88,7 @@ pub enum StartError {
         /// The timeout.
         within: Duration,
         /// The error of the last attempt.
+        #[source]
         error: SourceError,
     },
     /// The store refuses, and a retry would not help. Without a
@@ -95,6 +96,7 @@ pub enum StartError {
     #[error("cannot start on this store: {error}")]
     Store {
         /// The error of the store.
+        #[source]
         error: StoreError,
     },
     /// The store has not answered within
@@ -104,6 +106,7 @@ pub enum StartError {
         /// The timeout.
         within: Duration,
         /// The error of the last attempt.
+        #[source]
         error: StoreCallError,
     },
     /// The hub has no partitions.

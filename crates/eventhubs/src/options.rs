@@ -75,23 +75,25 @@ impl Default for EventHubOptions {
 impl EventHubOptions {
     /// Checks the options. An error names the problem and a valid value.
     pub fn validate(&self) -> Result<(), InvalidOptions> {
-        let wrong = |text: String| Err(InvalidOptions::new(text));
+        let wrong = |option, text: String| Err(InvalidOptions::new(option, text));
         if !(1..=MAX_CONNECTIONS).contains(&self.connections) {
-            return wrong(format!(
+            let text = format!(
                 "connections ({}) must be between 1 and {MAX_CONNECTIONS}; try {DEFAULT_CONNECTIONS}",
                 self.connections
-            ));
+            );
+            return wrong("connections", text);
         }
         if self.attempts == 0 {
-            return wrong(format!(
-                "attempts (0) must be at least 1, or nothing is tried; try {DEFAULT_ATTEMPTS}"
-            ));
+            let text =
+                format!("attempts (0) must be at least 1, or nothing is tried; try {DEFAULT_ATTEMPTS}");
+            return wrong("attempts", text);
         }
         if self.backoff.first.is_zero() || self.backoff.first > self.backoff.max {
-            return wrong(format!(
+            let text = format!(
                 "backoff ({:?} to {:?}) must begin above zero and grow; try {:?} to {:?}",
                 self.backoff.first, self.backoff.max, DEFAULT_BACKOFF.first, DEFAULT_BACKOFF.max
-            ));
+            );
+            return wrong("backoff", text);
         }
         for (name, time, least) in [
             ("connect_time", self.connect_time, Duration::from_millis(10)),
@@ -100,7 +102,7 @@ impl EventHubOptions {
             ("token_life", self.token_life, Duration::from_secs(1)),
         ] {
             if time < least {
-                return wrong(format!("{name} ({time:?}) must be at least {least:?}"));
+                return wrong(name, format!("{name} ({time:?}) must be at least {least:?}"));
             }
         }
         Ok(())
@@ -109,40 +111,51 @@ impl EventHubOptions {
 
 /// The reason why a client cannot be built. It never repeats a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InvalidOptions(String);
+#[error("{message}")]
+pub struct InvalidOptions {
+    option: &'static str,
+    message: String,
+}
 
 impl InvalidOptions {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+    pub(crate) fn new(option: &'static str, message: impl Into<String>) -> Self {
+        Self { option, message: message.into() }
+    }
+
+    /// The name of the setting: a field of [`EventHubOptions`], a method of [`EventHubBuilder`], or
+    /// `connection_string`.
+    pub fn option(&self) -> &'static str {
+        self.option
     }
 
     /// The error for a plaintext connection to another machine.
     fn exposed(host: &str) -> Self {
-        Self(format!(
+        let message = format!(
             "{host} is not this machine, and the connection string asks for a connection without TLS \
              (UseDevelopmentEmulator=true, amqp://, http:// or ws://), in which everybody on the way can read the tokens \
              and the events; leave that out to connect with TLS, or, if nobody else is in that network, such as that of \
              the containers of one machine, allow it: --allow-insecure on the command line, allow_insecure() in a program"
-        ))
+        );
+        Self::new("allow_insecure", message)
     }
 }
 
 impl From<InvalidConnectionString> for InvalidOptions {
     fn from(invalid: InvalidConnectionString) -> Self {
-        Self(invalid.to_string())
+        Self::new("connection_string", invalid.to_string())
     }
 }
 
 impl From<InvalidToken> for InvalidOptions {
     fn from(_: InvalidToken) -> Self {
-        Self::new("the connection string has a SharedAccessSignature that is not a token")
+        let message = "the connection string has a SharedAccessSignature that is not a token";
+        Self::new("connection_string", message)
     }
 }
 
 impl From<InvalidName> for InvalidOptions {
     fn from(invalid: InvalidName) -> Self {
-        Self(invalid.to_string())
+        Self::new("hub", invalid.to_string())
     }
 }
 
@@ -243,15 +256,15 @@ impl EventHubBuilder {
         let named = self.hub.map(|name| name.parse::<HubName>()).transpose()?;
         let hub = match (named, string.hub.clone()) {
             (Some(named), Some(path)) if named != path => {
-                return Err(InvalidOptions::new(format!(
+                let text = format!(
                     "the hub is named twice, as {named:?} and in the connection string as {path:?}: leave one of them out"
-                )));
+                );
+                return Err(InvalidOptions::new("hub", text));
             }
             (Some(hub), _) | (None, Some(hub)) => hub,
             (None, None) => {
-                return Err(InvalidOptions::new(
-                    "no hub is named: add EntityPath to the connection string, or call hub()",
-                ));
+                let text = "no hub is named: add EntityPath to the connection string, or call hub()";
+                return Err(InvalidOptions::new("hub", text));
             }
         };
         let credential = match (self.credential, string.credential.clone()) {
@@ -260,10 +273,9 @@ impl EventHubBuilder {
             // A development hub may accept unauthenticated clients.
             (None, None) if string.is_development() => None,
             (None, None) => {
-                return Err(InvalidOptions::new(
-                    "the connection string has neither SharedAccessKey nor SharedAccessSignature; \
-                     add one, or call credential()",
-                ));
+                let text = "the connection string has neither SharedAccessKey nor SharedAccessSignature; \
+                            add one, or call credential()";
+                return Err(InvalidOptions::new("credential", text));
             }
         };
         for note in &string.notes {
@@ -303,6 +315,22 @@ mod tests {
 
     fn refused(builder: EventHubBuilder) -> String {
         builder.build().map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_program_can_tell_which_setting_is_wrong() {
+        let wrong = |builder: EventHubBuilder| builder.build().map(|_| ()).unwrap_err().option();
+        let named = EventHub::builder(STRING).hub("a");
+        for (builder, option) in [
+            (EventHub::builder("canary").hub("a"), "connection_string"),
+            (EventHub::builder(STRING), "hub"),
+            (EventHub::builder(STRING).hub("a b"), "hub"),
+            (EventHub::builder("Endpoint=sb://localhost").hub("a"), "credential"),
+            (named.clone().extra_root(b"canary".to_vec()), "extra_root"),
+            (named.options(EventHubOptions { attempts: 0, ..EventHubOptions::default() }), "attempts"),
+        ] {
+            assert_eq!(wrong(builder), option);
+        }
     }
 
     #[test]

@@ -12,23 +12,24 @@ use crate::options::InvalidOptions;
 
 /// Creates a connector that trusts the public root certificates and those in `extra`, in PEM.
 pub(crate) fn connector(extra: &[Vec<u8>]) -> Result<TlsConnector, InvalidOptions> {
+    let wrong = |text: String| InvalidOptions::new("extra_root", text);
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for pem in extra {
         let before = roots.len();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate
-                .map_err(|error| InvalidOptions::new(format!("an extra root is not PEM: {error}")))?;
-            roots.add(certificate).map_err(|error| {
-                InvalidOptions::new(format!("an extra root is not a usable certificate: {error}"))
-            })?;
+            let certificate =
+                certificate.map_err(|error| wrong(format!("an extra root is not PEM: {error}")))?;
+            roots
+                .add(certificate)
+                .map_err(|error| wrong(format!("an extra root is not a usable certificate: {error}")))?;
         }
         if roots.len() == before {
-            return Err(InvalidOptions::new("an extra root contains no certificate; it has to be PEM"));
+            return Err(wrong("an extra root contains no certificate; it has to be PEM".into()));
         }
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| InvalidOptions::new(format!("TLS cannot be set up: {error}")))?
+        .map_err(|error| wrong(format!("TLS cannot be set up: {error}")))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))

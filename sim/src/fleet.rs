@@ -242,7 +242,8 @@ impl SimHost {
             Some(HostState::Active) => HostCondition::Active,
             Some(HostState::Standby) => HostCondition::Standby,
             Some(HostState::Draining) => HostCondition::Draining,
-            Some(HostState::Unhealthy) => HostCondition::Unfit,
+            // Unhealthy, and states of later versions.
+            Some(_) => HostCondition::Unfit,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::time::Timestamp;
 /// The state of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
 pub enum HostState {
     /// Owns partitions, or is ready to.
     #[default]

@@ -57,6 +57,7 @@ struct Inner {
 
 /// Describes a hub.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct HubDescription {
     /// Its name.
     pub name: HubName,

@@ -84,6 +84,7 @@ pub(crate) enum Taken {
 
 /// A receiver of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReceiverDescription {
     /// The consumer group.
     pub group: ConsumerGroup,

@@ -187,6 +187,7 @@ impl Banner<'_> {
                 format!("{data}, survives restarts; a power failure may lose the newest events")
             }
             Durability::Memory => "in memory, lost when the hub stops".to_owned(),
+            other => format!("{data}, with durability {other}"),
         }
     }
 }

@@ -49,6 +49,7 @@ fn state(host: &HostEntry) -> String {
         HostState::Standby => "standby",
         HostState::Draining => "draining",
         HostState::Unhealthy => "unhealthy",
+        _ => "unknown",
     }
     .into()
 }

@@ -11,6 +11,7 @@ use std::str::FromStr;
 /// | `page-cache`, or `relaxed` | the operating system has them | the newest events, when the machine loses power; nothing when only the process dies |
 /// | `memory` | the process has them | everything, when the process ends |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Durability {
     /// An acknowledgement means that the events are on disk.
     #[default]

@@ -68,13 +68,14 @@ async fn seen(hub: &Hub) -> (HubDescription, Vec<(PartitionProperties, Vec<Event
 /// As seen, apart from how many files there are, and from the number of the next event: after an unclean stop a new file is
 /// begun, and in relaxed mode numbers are passed over.
 async fn content(hub: &Hub) -> (HubDescription, Vec<(PartitionProperties, Vec<Event>)>) {
-    let (description, mut partitions) = seen(hub).await;
+    let (mut description, mut partitions) = seen(hub).await;
     for (properties, _) in &mut partitions {
         let last = properties.last.as_ref().map(|last| last.sequence);
         assert!(last.is_none_or(|last| last < properties.next), "{properties:?}");
         properties.next = SequenceNumber(0);
     }
-    (HubDescription { log_bytes: 0, segments: 0, ..description }, partitions)
+    (description.log_bytes, description.segments) = (0, 0);
+    (description, partitions)
 }
 
 /// The folder as the next process would find it if this one died now.

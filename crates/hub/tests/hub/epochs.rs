@@ -363,16 +363,17 @@ async fn who_reads_is_listed_by_group_partition_name_and_epoch() {
         let _owner = clocked.open("owner", Some(5)).await;
         let guest = OpenRequest { group: "ALARMS".parse().unwrap(), ..request("", None) };
         let guest = clocked.hub.receiver(guest).await.unwrap();
-        let described = |group: &str, name: Option<&str>, epoch: Option<u64>| ReceiverDescription {
-            group: group.parse().unwrap(),
-            partition: PartitionId(0),
-            name: name.map(str::to_owned),
-            epoch: epoch.map(Epoch::from_stored),
+        let listed = || -> Vec<_> {
+            let receivers = clocked.hub.receivers();
+            let facts = |it: &ReceiverDescription| {
+                (it.group.to_string(), it.partition.0, it.name.clone(), it.epoch.map(Epoch::get))
+            };
+            receivers.iter().map(facts).collect()
         };
-        let owner = described("$Default", Some("owner"), Some(5));
-        assert_eq!(clocked.hub.receivers(), [owner.clone(), described("Alarms", None, None)]);
+        let owner = ("$Default".to_owned(), 0, Some("owner".to_owned()), Some(5));
+        assert_eq!(listed(), [owner.clone(), ("Alarms".to_owned(), 0, None, None)]);
         drop(guest);
-        assert_eq!(clocked.hub.receivers(), [owner]);
+        assert_eq!(listed(), [owner]);
     }
 }
 

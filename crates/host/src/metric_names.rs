@@ -4,7 +4,7 @@
 /// Events for which `process_events` returned `Ok`. Labels: hub, group, partition.
 pub const EVENTS_PROCESSED: &str = "ephor_events_processed_total";
 /// Calls of `process_events` that failed. Labels: hub, group, partition.
-pub const PROCESSOR_FAILURES: &str = "ephor_handler_failures_total";
+pub const PROCESSOR_FAILURES: &str = "ephor_processor_failures_total";
 /// Events that the failure policy skipped. Labels: hub, group, partition.
 pub const EVENTS_SKIPPED: &str = "ephor_events_skipped_total";
 /// Checkpoints written. Labels: hub, group, partition.
@@ -17,9 +17,9 @@ pub const LAG_EVENTS: &str = "ephor_partition_lag_events";
 /// group, partition.
 pub const LAG_SECONDS: &str = "ephor_partition_lag_seconds";
 /// Partitions that this host gained. Label: reason.
-pub const PARTITIONS_GAINED: &str = "ephor_lease_claims_total";
+pub const PARTITIONS_GAINED: &str = "ephor_partitions_gained_total";
 /// Partitions that this host gave away or lost. Label: reason.
-pub const PARTITIONS_GONE: &str = "ephor_lease_losses_total";
+pub const PARTITIONS_GONE: &str = "ephor_partitions_gone_total";
 /// Partitions owned now.
 pub const PARTITIONS_OWNED: &str = "ephor_partitions_owned";
 /// Errors inside the host. Label: kind.

@@ -11,6 +11,7 @@
 
 #![allow(clippy::print_stdout, reason = "its purpose is to print")]
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use ephor::{
@@ -22,7 +23,17 @@ use ephor_stores::azblob::{BlobOptions, BlobStore};
 use serde_json::{Value, json};
 
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), BoxError> {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "that is what it is for")]
 #![allow(clippy::disallowed_methods, reason = "it measures real time on real sockets")]
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,7 +19,17 @@ const BATCH: usize = 500;
 const SENDERS: usize = 4;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let events: usize = std::env::args().nth(1).map_or(Ok(400_000), |text| text.parse())?;
     let namespace = Arc::new(LocalNamespace::in_memory(NamespaceConfig::default())?);
     namespace.create_hub(HubConfig::new("homes", 1)?)?;

@@ -1,16 +1,27 @@
 //! Serves a hub in memory through the gateway, to try clients by hand: `serve ADDRESS [HUB:PARTITIONS]…`.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use ephor_gateway::{Gateway, GatewayConfig, listen};
 use ephor_hub::{HubConfig, LocalNamespace, NamespaceConfig};
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:5672".to_owned());
     let namespace = Arc::new(LocalNamespace::in_memory(NamespaceConfig::default())?);

@@ -17,6 +17,7 @@
 #![allow(clippy::disallowed_methods, reason = "an ordinary program sleeps and spawns as it likes")]
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +39,17 @@ const TABLE: &str = "CREATE SCHEMA IF NOT EXISTS readings; \
     reading bigint NOT NULL)";
 
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
+async fn main() -> ExitCode {
+    match run_with_arguments().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run_with_arguments() -> Result<(), BoxError> {
     let mut arguments = std::env::args().skip(1);
     let (Some(url), Some(folder)) = (arguments.next(), arguments.next()) else {
         return Err("usage: exactly_once postgres://USER:PASSWORD@HOST/DATABASE FOLDER".into());

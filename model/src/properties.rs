@@ -40,7 +40,7 @@ pub fn all(recovers: bool) -> Vec<Property<Protocol>> {
         }),
         Property::sometimes(
             "a request of an owner that lost its partition is in flight",
-            |_, state: &State| robbed_request(state),
+            |_, state: &State| request_of_a_former_owner(state),
         ),
     ];
     if recovers {
@@ -85,7 +85,7 @@ fn two_believe(protocol: &Protocol, state: &State) -> bool {
     })
 }
 
-fn robbed_request(state: &State) -> bool {
+fn request_of_a_former_owner(state: &State) -> bool {
     state.in_flight().any(|message| match message.call {
         crate::state::Call::Save { partition, epoch, .. } => {
             let lease = state.partitions[usize::from(partition)].lease;

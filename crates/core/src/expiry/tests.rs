@@ -99,7 +99,7 @@ fn a_lease_is_dead_when_it_is_as_old_as_it_lasts() {
 }
 
 #[test]
-fn the_first_view_buries_nobody() {
+fn the_first_view_declares_nobody_dead() {
     let mut tracker = tracker();
     let first = show(&mut tracker, 100, 1_000, 500, 1);
     assert_eq!((first.expired, first.alive), (vec![], vec![host("a")]));
@@ -118,7 +118,7 @@ fn a_record_without_a_duration_gets_the_foreign_expiry() {
 }
 
 #[test]
-fn who_has_just_begun_to_watch_buries_nobody_on_the_word_of_the_store_alone() {
+fn a_new_watcher_declares_nobody_dead_on_the_word_of_the_store_alone() {
     let mut tracker = new_tracker();
     // The store's clock may have been set forward just before.
     for (own, age) in [(100, 500), (101, 501), (114, 514)] {

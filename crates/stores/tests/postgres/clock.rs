@@ -23,7 +23,7 @@ async fn fail_over(url: &str, ahead_ms: i64) {
 }
 
 /// Whether a host that starts now takes the owner for dead, by two views more than half a lease apart.
-fn buries(view: &View) -> bool {
+fn declares_dead(view: &View) -> bool {
     let mut tracker = LivenessTracker::new(Tolerance::default(), LEASE);
     let second = |n: u64| Monotonic(n * 1_000_000_000);
     tracker.observe(view, second(100), second(100));
@@ -33,7 +33,7 @@ fn buries(view: &View) -> bool {
 }
 
 #[test]
-fn nobody_is_buried_by_the_clock_of_another_server() {
+fn nobody_is_declared_dead_by_the_clock_of_another_server() {
     for minutes in [5, -5] {
         wait(async move {
             let url = database().await;
@@ -44,7 +44,7 @@ fn nobody_is_buried_by_the_clock_of_another_server() {
             let view = store.view(&group()).await.unwrap();
             assert_eq!(view.leases[0].age, Duration::ZERO);
             assert_eq!(view.hosts[0].age, Duration::ZERO);
-            assert!(!buries(&view));
+            assert!(!declares_dead(&view));
             // The owner renews, and from then on its lease is dated by the new clock.
             assert_eq!(store.renew(&group(), LEASE, &[token]).await.unwrap(), [Renewal::Renewed]);
             let renewed = store.view(&group()).await.unwrap();
@@ -124,7 +124,7 @@ async fn set_clock(url: &str, ahead_ms: i64) {
 }
 
 /// When a host that starts after the jump takes the owner for dead, by what it sees every second.
-fn buried_after(view: &View) -> Option<u64> {
+fn declared_dead_after(view: &View) -> Option<u64> {
     let mut tracker = LivenessTracker::new(Tolerance::default(), LEASE);
     let second = |n: u64| Monotonic(n * 1_000_000_000);
     (0..=LEASE.as_secs() + 1).find(|after| {
@@ -140,7 +140,7 @@ fn buried_after(view: &View) -> Option<u64> {
 }
 
 #[test]
-fn a_clock_that_is_set_by_years_while_the_server_runs_robs_nobody_and_makes_nobody_wait() {
+fn a_clock_that_is_set_by_years_while_the_server_runs_costs_nobody_a_lease_and_makes_nobody_wait() {
     for years in [10, -10] {
         wait(async move {
             let url = database().await;
@@ -154,8 +154,8 @@ fn a_clock_that_is_set_by_years_while_the_server_runs_robs_nobody_and_makes_nobo
             // Nobody delivers nothing for years: what is left of the takeover delay is a lease at most.
             assert!(view.leases[0].takeover_delay <= LEASE, "{:?}", view.leases[0].takeover_delay);
             let half = LEASE.as_secs() / 2;
-            let buried = buried_after(&view).expect("a dead owner is found out within a lease");
-            assert!((half..=LEASE.as_secs()).contains(&buried), "after {buried} s");
+            let after = declared_dead_after(&view).expect("a dead owner is found out within a lease");
+            assert!((half..=LEASE.as_secs()).contains(&after), "after {after} s");
             // The living one renews within half a lease, saves, and hands over.
             let renewed = store.renew(&group(), LEASE, &[token.clone(), dead]).await.unwrap();
             assert!(matches!(renewed[..], [Renewal::Renewed, Renewal::Lost { .. }]), "{renewed:?}");
@@ -172,7 +172,7 @@ fn a_clock_that_is_set_by_years_while_the_server_runs_robs_nobody_and_makes_nobo
     }
 }
 
-/// The first test would be of no use if a lease of this server that is as old were not buried.
+/// The first test would be of no use if a lease of this server that is as old did not count as expired.
 #[test]
 fn the_clock_of_the_same_server_counts() {
     wait(async {
@@ -182,7 +182,7 @@ fn the_clock_of_the_same_server_counts() {
         sql(&url, "UPDATE ephor.leases SET renewed_at = renewed_at - 300000").await;
         let view = store.view(&group()).await.unwrap();
         assert!(view.leases[0].age >= Duration::from_secs(300));
-        assert!(buries(&view));
+        assert!(declares_dead(&view));
     });
 }
 

@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const FIVE_MINUTES: i64 = 300;
 
 #[test]
-fn a_failover_to_a_clock_five_minutes_off_buries_nobody_and_loses_nothing() {
+fn a_failover_to_a_clock_five_minutes_off_declares_nobody_dead_and_loses_nothing() {
     let both = async {
         let mut all = Tally::default();
         for _ in 0..rounds() {
@@ -62,7 +62,7 @@ async fn fail_over(ahead: i64) -> Tally {
     its_clock_is_off(&url, ahead).await;
     fleet.caught_up().await;
     well_again(&fleet).await;
-    // Longer than a lease after the jump: whoever was to be buried for it would have been by now.
+    // Longer than a lease after the jump: a host that counted as dead for it would have lost its leases by now.
     tokio::time::sleep(fleet.lease() + SECOND).await;
     let complaints = fleet.records.complaints_since(began);
     let says = |words: &str| complaints.iter().any(|complaint| complaint.text.contains(words));
@@ -106,7 +106,7 @@ async fn its_clock_is_off(url: &str, ahead: i64) {
     assert!((now - ours - ahead).abs() < FIVE_MINUTES / 2, "the server's clock is {} s ahead", now - ours);
 }
 
-/// On the new clock, a host that joins gets its share and takes nobody for dead, and a host that dies is buried:
+/// On the new clock, a host that joins gets its share and takes nobody for dead, and a host that dies is noticed:
 /// its partitions, and no others, are taken over.
 async fn newcomer_and_death(fleet: &mut Fleet, direct: &PostgresStore) -> usize {
     let before = history(direct, &fleet.group()).await;
@@ -126,9 +126,9 @@ async fn newcomer_and_death(fleet: &mut Fleet, direct: &PostgresStore) -> usize 
     fleet.balanced().await;
     fleet.caught_up().await;
     let lines = new_lines(&joined, &history(direct, &fleet.group()).await);
-    let mut buried: Vec<u32> = takeovers(&lines).iter().map(|line| line.partition.0).collect();
-    buried.sort_unstable();
-    assert_eq!(buried, died, "{lines:#?}");
+    let mut taken_over: Vec<u32> = takeovers(&lines).iter().map(|line| line.partition.0).collect();
+    taken_over.sort_unstable();
+    assert_eq!(taken_over, died, "{lines:#?}");
     at_most_each(&lines, 2);
     handed_over.len() + lines.len()
 }

@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn who_begins_to_watch_after_the_store_clock_was_set_years_ahead_robs_nobody() {
+fn a_new_watcher_takes_no_lease_after_the_store_clock_was_set_years_ahead() {
     let (mut tracker, age) = (new_tracker(), YEARS.unsigned_abs());
     for own in [100, 101, 110] {
         let judged = show(&mut tracker, own, YEARS + own as i64, age, 1);
@@ -19,7 +19,7 @@ fn who_begins_to_watch_after_the_store_clock_was_set_years_ahead_robs_nobody() {
 }
 
 #[test]
-fn a_store_clock_set_years_ahead_or_back_robs_nobody_and_makes_nobody_wait_for_years() {
+fn a_store_clock_set_years_ahead_or_back_costs_nobody_a_lease_and_makes_nobody_wait_for_years() {
     for jump in [YEARS, -YEARS] {
         let age = if jump > 0 { YEARS.unsigned_abs() } else { 0 };
         // A host that watches before and after the jump.

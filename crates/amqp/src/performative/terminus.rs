@@ -98,8 +98,8 @@ pub struct Target {
     pub dynamic_node_properties: Option<Encoded>,
     /// An array of symbols.
     pub capabilities: Option<Encoded>,
-    /// True if the peer asks for a coordinator of transactions instead of a node. Nothing else of it is read,
-    /// and it is never written: transactions are not supported, and the owner refuses the link.
+    /// True if this is a coordinator of transactions instead of a node. Nothing else of it is read or written:
+    /// transactions are not supported, and the owner refuses the link.
     pub coordinator: bool,
 }
 
@@ -130,6 +130,9 @@ impl Target {
 
     pub(super) fn write(target: Option<&Self>, into: &mut Vec<u8>) {
         let Some(target) = target else { return encode::null(into) };
+        if target.coordinator {
+            return FieldWriter::new(into, descriptor::COORDINATOR).end();
+        }
         FieldWriter::new(into, descriptor::TARGET)
             .string(target.address.as_deref())
             .uint(target.durable)

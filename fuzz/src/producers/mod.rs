@@ -41,6 +41,8 @@ pub fn run(data: &[u8]) {
 enum Happening {
     /// Sends `count` events, beginning `back` numbers before the next one.
     Send { back: i32, count: i32 },
+    /// Sends a batch again; 0 is the last one.
+    Repeat { back: usize },
     /// Skips a number.
     LeaveOut,
     /// Loses the connection.
@@ -60,7 +62,8 @@ impl From<u8> for Happening {
         let argument = i32::from(byte >> 3);
         match byte & 7 {
             0 | 1 => Self::Send { back: 0, count: 1 + argument % 3 },
-            2 => Self::Send { back: argument % 8, count: 1 + argument / 8 },
+            2 if argument < 16 => Self::Repeat { back: argument as usize % 8 },
+            2 => Self::Send { back: argument % 8, count: argument / 8 - 1 },
             3 if argument == 31 => Self::LeaveOut,
             3 => Self::Lose,
             4 => Self::Stall,
@@ -76,6 +79,8 @@ impl From<u8> for Happening {
 struct Known {
     /// The next sequence number.
     next: i32,
+    /// The first numbers and the lengths of all batches.
+    sent: Vec<(i32, i32)>,
     acknowledged: BTreeSet<i32>,
 }
 
@@ -113,7 +118,16 @@ impl Session<'_> {
     async fn happen(&mut self, happening: Happening) {
         let syncs = &self.served.gates.syncs;
         match happening {
-            Happening::Send { back, count } => self.send(back, count).await,
+            Happening::Send { back, count } => {
+                let first = (self.known.next - back).max(0);
+                self.known.sent.push((first, count));
+                self.send(first, count).await;
+            }
+            Happening::Repeat { back } => {
+                if let Some((first, count)) = self.known.sent.iter().rev().nth(back).copied() {
+                    self.send(first, count).await;
+                }
+            }
             Happening::LeaveOut => self.known.next += 1,
             Happening::Lose => {
                 if let Some(connection) = self.connection.take() {
@@ -132,7 +146,7 @@ impl Session<'_> {
         }
     }
 
-    async fn send(&mut self, back: i32, count: i32) {
+    async fn send(&mut self, first: i32, count: i32) {
         if self.connection.is_none() {
             let connection = ProducerConnection::open(self.served, self.producer).await;
             let stored = self.served.numbers_from(self.begin, self.producer).await;
@@ -143,7 +157,6 @@ impl Session<'_> {
             );
             self.connection = Some(connection);
         }
-        let first = (self.known.next - back).max(0);
         self.known.next = self.known.next.max(first + count);
         if let Some(connection) = &mut self.connection {
             connection.send(first, count).await;

@@ -127,6 +127,8 @@ impl ProducerConnection {
             let Some(numbers) = self.waiting.remove(&delivery) else { continue };
             match accepted {
                 true => known.acknowledged.extend(numbers),
+                // It may be refused because its first number is stored, but in another batch.
+                false if known.acknowledged.contains(&numbers.start) => {}
                 false => known.next = known.next.min(numbers.start),
             }
         }

@@ -179,7 +179,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             // .NET attaches such a link to learn the largest message, and sends nothing on it.
             (true, None) => None,
         };
-        let properties = numbered.as_ref().map(|numbered| numbered.producer.properties());
+        let asked = attach.properties.as_ref();
+        let properties = numbered.as_ref().map(|numbered| numbered.producer.properties(asked));
         let limit = self.shared.hub_info.get(&hub).max_event_bytes;
         // Whatever was asked for, the outcome of a delivery is final, as with the service.
         let answer = Attach { receiver_settles: Some(ReceiverSettles::First), ..attach.answer() };

@@ -1,7 +1,9 @@
 //! Idempotent producers: they number their events, so that a batch that is sent twice is stored once.
 //!
 //! The gateway knows a producer by its id, its epoch and the number of its last event on disk. The answer to
-//! its attach has all three. This state lives as long as the gateway, not as long as the log: after a restart
+//! its attach has all three, but the number that the producer brought along, if it did: an SDK counts on from
+//! the answer, and then sends again what it has no acknowledgement for. A producer that brings none and is new
+//! begins at 1. This state lives as long as the gateway, not as long as the log: after a restart
 //! a producer resumes with the number that it brings along, and a batch whose answer was lost at the time of
 //! the restart can be stored twice. The service documents the same feature as best effort. Nothing is
 //! acknowledged that is not on disk, whatever was sent again, dropped or failed before.
@@ -28,7 +30,7 @@ use ephor_wire::condition::{Condition, Refusal};
 use ephor_wire::names::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE_NUMBER};
 
 use crate::hub_info_cache::identity;
-use sequence::NONE_YET;
+use sequence::{FRESH, LOWEST};
 
 pub(crate) use producer::{Claimed, Commit, NumberedProducer};
 
@@ -103,9 +105,13 @@ impl Producers {
 /// The commit that an attaching producer has to wait for: a batch of an older epoch that is being written;
 /// or, if it brings no number, a batch in flight.
 pub(crate) fn awaited(producer: &NumberedProducer, properties: Option<&Encoded>) -> Option<Commit> {
-    let brings_number =
-        properties.and_then(|properties| properties.get(PRODUCER_SEQUENCE_NUMBER)?.integer()).is_some();
+    let brings_number = brought(properties).is_some();
     producer.written_by_older().or_else(|| if brings_number { None } else { producer.pending() })
+}
+
+/// The last number that an attaching producer knows to be stored, if it says so.
+fn brought(properties: Option<&Encoded>) -> Option<i64> {
+    properties?.get(PRODUCER_SEQUENCE_NUMBER)?.integer()
 }
 
 /// The link properties of an attaching sender.
@@ -118,17 +124,12 @@ struct LinkProperties {
 impl LinkProperties {
     fn read(properties: Option<&Encoded>) -> Result<Self, Refusal> {
         let number = |name| properties?.get(name)?.integer();
-        let (id, epoch, last) =
-            (number(PRODUCER_ID), number(PRODUCER_EPOCH), number(PRODUCER_SEQUENCE_NUMBER));
-        if last.is_some() && (id.is_none() || epoch.is_none()) {
-            let text = "A producer gives its id, its epoch and its sequence number, or none of them.";
-            return Err(Refusal::new(Condition::ArgumentError, text));
-        }
+        let (id, epoch, last) = (number(PRODUCER_ID), number(PRODUCER_EPOCH), brought(properties));
         let bad = || Refusal::new(Condition::ArgumentOutOfRange, INVALID_STATE);
         let id = id.map(|id| if id >= 0 { Ok(id) } else { Err(bad()) }).transpose()?;
         let epoch = i16::try_from(epoch.unwrap_or(0)).ok().filter(|epoch| *epoch >= 0).ok_or_else(bad)?;
-        let last = last.unwrap_or(NONE_YET.into());
-        let last = i32::try_from(last).ok().filter(|last| *last >= NONE_YET).ok_or_else(bad)?;
+        let last = last.unwrap_or(FRESH.into());
+        let last = i32::try_from(last).ok().filter(|last| *last >= LOWEST).ok_or_else(bad)?;
         Ok(Self { id, epoch, last })
     }
 }
@@ -167,10 +168,11 @@ impl HubProducers {
 }
 
 impl NumberedProducer {
-    /// The properties of the attach answer, beside the tracking id. Numbers in flight do not count yet: they
-    /// may fail.
-    pub(crate) fn properties(&self) -> [(&'static str, Value<'static>); 3] {
-        let (epoch, last) = self.epoch_and_last_stored();
+    /// The properties of the attach answer, beside the tracking id, for a link that asks with these. Numbers in
+    /// flight do not count yet: they may fail.
+    pub(crate) fn properties(&self, asked: Option<&Encoded>) -> [(&'static str, Value<'static>); 3] {
+        let (epoch, stored) = self.epoch_and_last_stored();
+        let last = brought(asked).and_then(|last| i32::try_from(last).ok()).unwrap_or(stored);
         [
             (PRODUCER_ID, Value::Long(self.id)),
             (PRODUCER_EPOCH, Value::Short(epoch)),

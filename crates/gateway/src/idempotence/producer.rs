@@ -116,6 +116,14 @@ impl NumberedProducer {
             }
             Numbers::Stored => Ok(Claimed::Stored),
             Numbers::Pending(commit) => Ok(Claimed::Pending(commit)),
+            Numbers::Old { last } => {
+                // The JavaScript SDK's own live test looks for "old sequence".
+                let text = format!(
+                    "The sequence number {first} is an old sequence number, and no batch of {count} events \
+                     began with it: the producer's last one is {last}."
+                );
+                Err(Refusal::new(Condition::OutOfOrderSequence, text))
+            }
             Numbers::OutOfOrder { last } => {
                 let text = format!(
                     "The sequence number {first} is out of order: the producer's last one is {last}."

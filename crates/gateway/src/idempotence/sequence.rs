@@ -9,13 +9,23 @@
 //! sent after it; those of them that are still in flight must not be stored. The next number is the first one
 //! that is neither stored nor in flight, so a gap is filled before anything else is accepted.
 //!
+//! A repeat has the first and the last number of the batch that it repeats. Other numbers from before are those
+//! of other events: they are refused, since nobody would store them.
+//!
 //! On the wire, numbers go from 0 to [`i32::MAX`] and wrap around. Here they do not wrap: a number on the
 //! wire stands for the one that is nearest to the end of what is stored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-/// The number before the first.
-pub(super) const NONE_YET: i32 = -1;
+/// The number before the first one of a producer that does not say where it begins.
+pub(super) const FRESH: i32 = 0;
+
+/// The lowest number that a producer may bring along. The service has none below 0, but earlier versions of
+/// this hub told new producers this one.
+pub(super) const LOWEST: i32 = -1;
+
+/// The number of stored batches whose repeats are recognized. SDKs have one batch in flight.
+const MAX_KNOWN_BATCHES: usize = 64;
 
 /// The number of different sequence numbers on the wire.
 const NUMBERS: i64 = 1 << 31;
@@ -25,6 +35,8 @@ const NUMBERS: i64 = 1 << 31;
 pub(super) struct Sequence<P> {
     /// All numbers before this one are stored.
     end: i64,
+    /// The lengths of the last batches before `end`, the newest one last.
+    known: VecDeque<i64>,
     /// Ranges at or after `end` that are stored or in flight, by their first number. They do not overlap.
     ranges: BTreeMap<i64, Range<P>>,
     /// The sum of their lengths.
@@ -49,7 +61,12 @@ pub(super) enum Numbers<P> {
     Stored,
     /// Some are in flight.
     Pending(P),
-    /// They neither repeat numbers nor come next. `last` is the number before the next one.
+    /// They come before the next one, and repeat no batch. `last` is the number before the next one.
+    Old {
+        /// As on the wire.
+        last: i32,
+    },
+    /// They come after the next one, or only some of them are new. `last` is the number before the next one.
     OutOfOrder {
         /// As on the wire.
         last: i32,
@@ -59,7 +76,7 @@ pub(super) enum Numbers<P> {
 impl<P: Clone> Sequence<P> {
     /// A sequence whose numbers up to this one, on the wire, are stored.
     pub(super) fn stored_up_to(last: i32) -> Self {
-        Self { end: i64::from(last) + 1, ranges: BTreeMap::new(), claimed: 0 }
+        Self { end: i64::from(last) + 1, known: VecDeque::new(), ranges: BTreeMap::new(), claimed: 0 }
     }
 
     /// The last number, on the wire, up to which everything is stored.
@@ -76,27 +93,43 @@ impl<P: Clone> Sequence<P> {
     pub(super) fn state_of(&self, first: i32, count: i64) -> Numbers<P> {
         let first = self.nearest(first);
         let end = first + count;
+        if let Some(repeated) = self.repeated(first, end) {
+            return repeated;
+        }
         let expected = self.expected();
-        let out_of_order = Numbers::OutOfOrder { last: on_the_wire(expected - 1) };
-        if first < 0 {
-            return out_of_order;
-        }
-        let mut at = first.max(self.end);
-        while at < end {
-            let Some((_, range)) = self.ranges.range(..=at).next_back().filter(|(_, range)| at < range.end)
-            else {
-                break;
-            };
-            if let Some(pending) = &range.pending {
-                return Numbers::Pending(pending.clone());
-            }
-            at = range.end;
-        }
-        if at >= end {
-            return Numbers::Stored;
+        let last = on_the_wire(expected - 1);
+        if first < expected {
+            return Numbers::Old { last };
         }
         let is_free = self.ranges.range(first..end).next().is_none();
-        if first == expected && is_free { Numbers::Next(first) } else { out_of_order }
+        if first == expected && is_free { Numbers::Next(first) } else { Numbers::OutOfOrder { last } }
+    }
+
+    /// The state of numbers that are exactly those of known batches, in a row.
+    fn repeated(&self, first: i64, end: i64) -> Option<Numbers<P>> {
+        let mut at = first;
+        if first < self.end {
+            let boundaries = self.known.iter().rev().scan(self.end, |at, length| {
+                *at -= length;
+                Some(*at)
+            });
+            let (mut begins, mut ends) = (false, end >= self.end);
+            for boundary in boundaries.take_while(|boundary| *boundary >= first) {
+                begins |= boundary == first;
+                ends |= boundary == end;
+            }
+            if !(begins && ends) {
+                return None;
+            }
+            at = end.min(self.end);
+        }
+        let mut pending = None;
+        while at < end {
+            let range = self.ranges.get(&at).filter(|range| range.end <= end)?;
+            pending = pending.or_else(|| range.pending.clone());
+            at = range.end;
+        }
+        Some(pending.map_or(Numbers::Stored, Numbers::Pending))
     }
 
     /// Marks these numbers, which come next, as in flight.
@@ -114,9 +147,13 @@ impl<P: Clone> Sequence<P> {
             if *entry.key() != self.end || entry.get().pending.is_some() {
                 break;
             }
-            let end = entry.remove().end;
-            self.claimed -= end - self.end;
-            self.end = end;
+            let length = entry.remove().end - self.end;
+            self.claimed -= length;
+            self.end += length;
+            if self.known.len() == MAX_KNOWN_BATCHES {
+                self.known.pop_front();
+            }
+            self.known.push_back(length);
         }
     }
 
@@ -153,7 +190,7 @@ impl<P: Clone> Sequence<P> {
 
 fn on_the_wire(number: i64) -> i32 {
     match number {
-        ..0 => NONE_YET,
+        ..0 => LOWEST,
         number => i32::try_from(number % NUMBERS).unwrap_or(i32::MAX),
     }
 }
@@ -173,17 +210,17 @@ mod tests {
 
     #[test]
     fn what_is_in_flight_is_not_stored_twice() {
-        let mut sequence = Sequence::stored_up_to(NONE_YET);
+        let mut sequence = Sequence::stored_up_to(LOWEST);
         let a = claim(&mut sequence, 0, 3, 'a');
         let b = claim(&mut sequence, 3, 2, 'b');
-        assert_eq!(sequence.last_stored(), NONE_YET);
+        assert_eq!(sequence.last_stored(), LOWEST);
         assert_eq!(sequence.state_of(0, 3), Numbers::Pending('a'));
-        assert_eq!(sequence.state_of(2, 2), Numbers::Pending('a'), "both, one after the other");
-        assert_eq!(sequence.state_of(4, 1), Numbers::Pending('b'));
+        assert_eq!(sequence.state_of(0, 5), Numbers::Pending('a'), "both, one after the other");
+        assert_eq!(sequence.state_of(3, 2), Numbers::Pending('b'));
         assert_eq!(sequence.last_pending(), Some('b'));
         sequence.stored(a);
         assert_eq!(sequence.state_of(0, 3), Numbers::Stored);
-        assert_eq!(sequence.state_of(2, 2), Numbers::Pending('b'));
+        assert_eq!(sequence.state_of(0, 5), Numbers::Pending('b'));
         assert_eq!(sequence.last_stored(), 2);
         sequence.stored(b);
         assert_eq!((sequence.state_of(0, 5), sequence.last_stored()), (Numbers::Stored, 4));
@@ -192,27 +229,61 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_are_no_repeat_of_a_batch_are_those_of_other_events() {
+        let mut sequence = Sequence::stored_up_to(FRESH);
+        assert_eq!(sequence.state_of(0, 1), Numbers::Old { last: 0 }, "nobody sent it");
+        let a = claim(&mut sequence, 1, 5, 'a');
+        let b = claim(&mut sequence, 6, 1, 'b');
+        let others = [(1, 1), (2, 1), (2, 5), (5, 1), (1, 4), (4, 3), (0, 6), (6, 2)];
+        for stored in [None, Some(a), Some(b)] {
+            if let Some(stored) = stored {
+                sequence.stored(stored);
+            }
+            for (first, count) in others {
+                let state = sequence.state_of(first, count);
+                assert_eq!(state, Numbers::Old { last: 6 }, "{count} from {first} on, {stored:?} stored");
+            }
+        }
+        assert_eq!((sequence.state_of(1, 5), sequence.state_of(6, 1)), (Numbers::Stored, Numbers::Stored));
+    }
+
+    #[test]
+    fn so_many_batches_are_known_and_no_more() {
+        let mut sequence = Sequence::stored_up_to(FRESH);
+        let batches = MAX_KNOWN_BATCHES as i32 + 1;
+        for number in 0..batches {
+            let stored = claim(&mut sequence, 1 + 2 * number, 2, 'a');
+            sequence.stored(stored);
+        }
+        let last = 2 * batches;
+        assert_eq!(sequence.known.len(), MAX_KNOWN_BATCHES);
+        assert_eq!(sequence.state_of(1, 2), Numbers::Old { last });
+        assert_eq!(sequence.state_of(3, 2), Numbers::Stored);
+        assert_eq!(sequence.state_of(3, i64::from(last) - 2), Numbers::Stored, "all that are known");
+    }
+
+    #[test]
     fn numbers_that_are_neither_new_nor_stored_are_out_of_order() {
         let mut sequence = Sequence::stored_up_to(9);
         assert_eq!(sequence.state_of(11, 1), Numbers::OutOfOrder { last: 9 });
-        assert_eq!(sequence.state_of(8, 4), Numbers::OutOfOrder { last: 9 }, "half of it is new");
+        assert_eq!(sequence.state_of(8, 4), Numbers::Old { last: 9 }, "half of it is new");
         claim(&mut sequence, 10, 5, 'a');
         assert_eq!(sequence.state_of(20, 1), Numbers::OutOfOrder { last: 14 });
     }
 
     #[test]
     fn what_failed_leaves_a_gap_that_is_filled_before_anything_else() {
-        let mut sequence = Sequence::stored_up_to(NONE_YET);
+        let mut sequence = Sequence::stored_up_to(LOWEST);
         let a = claim(&mut sequence, 0, 10, 'a');
         let b = claim(&mut sequence, 10, 10, 'b');
         let c = claim(&mut sequence, 20, 10, 'c');
         sequence.take_back(a);
         assert_eq!([a, b, c].map(|range| sequence.is_doomed(range)), [false, true, true]);
         sequence.stored(b);
-        assert_eq!(sequence.last_stored(), NONE_YET);
+        assert_eq!(sequence.last_stored(), LOWEST);
         assert_eq!(sequence.state_of(10, 10), Numbers::Stored, "though nothing before it is");
-        assert_eq!(sequence.state_of(30, 1), Numbers::OutOfOrder { last: NONE_YET });
-        assert_eq!(sequence.state_of(0, 20), Numbers::OutOfOrder { last: NONE_YET }, "half of it is stored");
+        assert_eq!(sequence.state_of(30, 1), Numbers::OutOfOrder { last: LOWEST });
+        assert_eq!(sequence.state_of(0, 20), Numbers::OutOfOrder { last: LOWEST }, "half of it is stored");
         let a = claim(&mut sequence, 0, 4, 'd');
         let rest = claim(&mut sequence, 4, 6, 'e');
         assert!(!sequence.is_doomed(a) && !sequence.is_doomed(rest));
@@ -228,13 +299,14 @@ mod tests {
     fn numbers_go_round_and_so_do_repeats_and_what_is_taken_back() {
         let mut sequence = Sequence::stored_up_to(i32::MAX - 1);
         let last = claim(&mut sequence, i32::MAX, 2, 'a');
-        assert_eq!(sequence.state_of(0, 1), Numbers::Pending('a'));
+        assert_eq!(sequence.state_of(i32::MAX, 2), Numbers::Pending('a'));
         let next = claim(&mut sequence, 1, 3, 'b');
         sequence.stored(last);
         assert_eq!(sequence.last_stored(), 0);
         sequence.take_back(next);
         assert_eq!(sequence.last_stored(), 0);
-        assert_eq!(sequence.state_of(i32::MAX - 5, 3), Numbers::Stored, "from before the turn");
+        assert_eq!(sequence.state_of(i32::MAX - 5, 3), Numbers::Old { last: 0 }, "from before the turn");
+        assert_eq!(sequence.state_of(0, 1), Numbers::Old { last: 0 }, "the second half of a batch");
         assert_eq!(sequence.state_of(i32::MAX, 2), Numbers::Stored);
         let again = claim(&mut sequence, 1, 3, 'c');
         sequence.stored(again);
@@ -243,11 +315,10 @@ mod tests {
 
     #[test]
     fn nothing_lies_before_the_first_number() {
-        let sequence = Sequence::<char>::stored_up_to(NONE_YET);
-        assert_eq!(sequence.state_of(i32::MAX, 1), Numbers::OutOfOrder { last: NONE_YET });
+        let sequence = Sequence::<char>::stored_up_to(LOWEST);
+        assert_eq!(sequence.state_of(i32::MAX, 1), Numbers::Old { last: LOWEST });
         let sequence = Sequence::<char>::stored_up_to(5);
-        assert_eq!(sequence.state_of(0, 6), Numbers::Stored);
-        assert_eq!(sequence.state_of(i32::MAX, 1), Numbers::OutOfOrder { last: 5 });
+        assert_eq!(sequence.state_of(i32::MAX, 1), Numbers::Old { last: 5 });
         let sequence = Sequence::<char>::stored_up_to(i32::MAX);
         assert_eq!((sequence.last_stored(), sequence.state_of(0, 1)), (i32::MAX, Numbers::Next(NUMBERS)));
     }

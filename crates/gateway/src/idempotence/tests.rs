@@ -24,7 +24,7 @@ fn properties(id: i64, epoch: i16, last: i32) -> Option<Encoded> {
 }
 
 fn last_answered(producer: &NumberedProducer) -> Value<'static> {
-    producer.properties()[2].1
+    producer.properties(None)[2].1
 }
 
 /// Claims numbers that come next.
@@ -77,40 +77,72 @@ fn a_producer_that_asks_for_its_number_waits_for_what_is_in_flight() {
 fn what_was_stored_is_not_stored_again_and_gaps_are_refused() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, None).unwrap();
-    new(&producer, epoch, 0, 3).settle(Ok(()));
-    new(&producer, epoch, 3, 1).settle(Ok(()));
-    assert!(is_stored(&producer, epoch, 0, 3) && is_stored(&producer, epoch, 3, 1));
-    assert_eq!(refusal(&producer, epoch, 5), Condition::OutOfOrderSequence);
-    assert_eq!(last_answered(&producer), Value::Int(3));
+    new(&producer, epoch, 1, 3).settle(Ok(()));
+    new(&producer, epoch, 4, 1).settle(Ok(()));
+    assert!(is_stored(&producer, epoch, 1, 3) && is_stored(&producer, epoch, 4, 1));
+    assert_eq!(refusal(&producer, epoch, 6), Condition::OutOfOrderSequence);
+    assert_eq!(last_answered(&producer), Value::Int(4));
+}
+
+#[test]
+fn an_event_that_is_not_stored_is_refused_though_its_number_is_known() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, None).unwrap();
+    new(&producer, epoch, 1, 5).settle(Ok(()));
+    // As in the JavaScript SDK's own live test: another client, with another idea of the last number.
+    let asked = Encoded::map([
+        (PRODUCER_ID, Value::Long(producer.id)),
+        (PRODUCER_EPOCH, Value::Null),
+        (PRODUCER_SEQUENCE_NUMBER, Value::Int(1)),
+    ]);
+    let (other, epoch) = attach(&producers, Some(asked.clone())).unwrap();
+    assert!(Arc::ptr_eq(&producer, &other));
+    assert_eq!(other.properties(Some(&asked))[2].1, Value::Int(1), "it counts on from the answer");
+    let refused = other.claim(epoch, 2, 1).unwrap_err();
+    assert_eq!(refused.condition, Condition::OutOfOrderSequence);
+    assert!(refused.text.contains("old sequence"), "{}", refused.text);
+}
+
+#[test]
+fn a_client_whose_answer_was_lost_repeats_the_batch_and_goes_on_behind_it() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, properties(5, 0, 2)).unwrap();
+    new(&producer, epoch, 3, 2).settle(Ok(()));
+    let asked = properties(5, 0, 2);
+    let (again, epoch) = attach(&producers, asked.clone()).unwrap();
+    // With 4 in the answer, the JavaScript SDK would repeat 3 and 4 and go on with 7.
+    assert_eq!(again.properties(asked.as_ref())[2].1, Value::Int(2));
+    assert!(is_stored(&again, epoch, 3, 2));
+    new(&again, epoch, 5, 1).settle(Ok(()));
 }
 
 #[test]
 fn a_repeat_of_a_send_in_flight_waits_for_it_and_gets_its_outcome() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, None).unwrap();
-    let (first, second) = (new(&producer, epoch, 0, 1), new(&producer, epoch, 1, 1));
-    let (one, other) = (pending(&producer, epoch, 0, 1), pending(&producer, epoch, 1, 1));
+    let (first, second) = (new(&producer, epoch, 1, 1), new(&producer, epoch, 2, 1));
+    let (one, other) = (pending(&producer, epoch, 1, 1), pending(&producer, epoch, 2, 1));
     assert!(one.clone().settled().now_or_never().is_none());
-    assert_eq!(last_answered(&producer), Value::Int(-1), "it may still fail");
+    assert_eq!(last_answered(&producer), Value::Int(0), "it may still fail");
     first.settle(Ok(()));
     assert!(matches!(one.settled().now_or_never(), Some(Some(Ok(())))));
-    assert_eq!(last_answered(&producer), Value::Int(0));
+    assert_eq!(last_answered(&producer), Value::Int(1));
     second.settle(Err(failed()));
     assert!(matches!(other.settled().now_or_never(), Some(Some(Err(_)))));
     // It failed for all waiters: the next delivery claims the numbers again.
-    new(&producer, epoch, 1, 1).settle(Ok(()));
+    new(&producer, epoch, 2, 1).settle(Ok(()));
 }
 
 #[test]
 fn a_claim_that_is_dropped_before_the_hub_has_it_is_free_for_those_that_wait() {
     let producers = Producers::default();
     let (producer, epoch) = attach(&producers, None).unwrap();
-    let claim = new(&producer, epoch, 0, 2);
-    let waiting = pending(&producer, epoch, 0, 2);
+    let claim = new(&producer, epoch, 1, 2);
+    let waiting = pending(&producer, epoch, 1, 2);
     drop(claim);
     assert!(matches!(waiting.settled().now_or_never(), Some(None)));
-    new(&producer, epoch, 0, 2).settle(Ok(()));
-    assert!(is_stored(&producer, epoch, 0, 2));
+    new(&producer, epoch, 1, 2).settle(Ok(()));
+    assert!(is_stored(&producer, epoch, 1, 2));
 }
 
 #[test]
@@ -223,7 +255,7 @@ fn negative_numbers_are_refused() {
     for first in [-1, -5, i32::MIN] {
         assert_eq!(refusal(&producer, epoch, first), Condition::ArgumentError, "none is stored already");
     }
-    new(&producer, epoch, 0, 1);
+    new(&producer, epoch, 1, 1);
 }
 
 #[test]
@@ -252,6 +284,8 @@ fn what_is_known_of_producers_is_bounded_and_those_in_use_stay() {
 enum Happening {
     /// The client sends some events on a connection, beginning some numbers before the next one.
     Send { connection: usize, back: usize, count: usize },
+    /// The client sends one of its last batches again.
+    Repeat { connection: usize, back: usize },
     /// There is room in the hub's queue for a delivery.
     Queue { delivery: usize },
     /// The hub commits some batches of its queue, with success or failure.
@@ -267,6 +301,8 @@ fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
         6 => (connection.clone(), 0..6usize, 1..4usize)
             .prop_map(|(connection, back, count)| Happening::Send { connection, back, count }),
+        4 => (connection.clone(), 0..6usize)
+            .prop_map(|(connection, back)| Happening::Repeat { connection, back }),
         5 => (0..8usize).prop_map(|delivery| Happening::Queue { delivery }),
         4 => (1..4usize, proptest::bool::weighted(0.7))
             .prop_map(|(batches, works)| Happening::Commit { batches, works }),
@@ -292,6 +328,8 @@ struct World {
     /// The number of times each number was stored since the last crash, and whether it was stored before.
     disk: BTreeMap<i32, (usize, bool)>,
     acknowledged: std::collections::BTreeSet<i32>,
+    /// All batches that the client sent.
+    sent: Vec<std::ops::Range<i32>>,
     /// The number that the client would send next.
     next: i32,
 }
@@ -306,7 +344,14 @@ impl World {
         match happening {
             Happening::Send { connection, back, count } => {
                 let first = (self.next - back as i32).max(0);
-                self.send(connection, first..first + count as i32);
+                let numbers = first..first + count as i32;
+                self.sent.push(numbers.clone());
+                self.send(connection, numbers);
+            }
+            Happening::Repeat { connection, back } => {
+                if let Some(numbers) = self.sent.iter().rev().nth(back).cloned() {
+                    self.send(connection, numbers);
+                }
             }
             Happening::Queue { delivery } => {
                 let mut waiting = self.deliveries.iter_mut().filter(|sent| sent.claim.is_some());
@@ -392,6 +437,7 @@ proptest! {
             queue: Default::default(),
             disk: BTreeMap::new(),
             acknowledged: Default::default(),
+            sent: Vec::new(),
             next: 0,
         };
         for happening in happenings {

@@ -178,9 +178,9 @@ pub(crate) fn conversations() -> Seeds {
     let numbering = [
         by_name(),
         numbered(2, false),
-        transfer(2, 0, 0, &event_number(0)),
-        transfer(2, 1, 0, &event_number(1)),
-        transfer(2, 2, 0, &event_number(1)),
+        transfer(2, 0, 0, &event_number(1)),
+        transfer(2, 1, 0, &event_number(2)),
+        transfer(2, 2, 0, &event_number(2)),
         transfer(2, 3, 0, &event_number(9)),
         numbered(3, true),
         transfer(3, 4, 0, &event_number(5)),

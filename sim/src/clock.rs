@@ -1,4 +1,4 @@
-//! The simulated clocks of machines, which are off, drift or jump.
+//! The simulated clocks of machines, which are skewed, drift or jump.
 
 use std::time::Duration;
 

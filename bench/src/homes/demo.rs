@@ -1,5 +1,5 @@
-//! Runs `ephor demo` at one speed as a child process, and measures its rate, latency, CPU time and memory, and
-//! whether its results are exact.
+//! Runs `ephor demo` as a child process at one rate of readings, and measures latency, CPU time and memory, and
+//! whether any reading was lost or counted twice.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Measures planned moves of partitions on each store: the time between the release by one host and the
-//! first event at another, compared with the scan interval, which a move would take without a wake-up.
+//! first event at another. Without a wake-up a move takes up to a scan interval (the polling of the store).
 //!
 //! The stores are in memory, in a SQLite file that is opened twice as two processes would, and in a
 //! PostgreSQL database.

@@ -1,6 +1,6 @@
 //! Reads recordings: one file for each connection, one JSON object for each frame.
 //!
-//! A proxy wrote them that decoded every frame, so a field that was absent and one that had its default look the same.
+//! They were written by a proxy that decoded every frame, so a field that was absent and one that had its default look the same.
 //! Files are named `TEST-NUMBER.json`. The connections of one test used the same hub, so they are played together, in
 //! the order of their times.
 

@@ -1,6 +1,6 @@
 //! Listens for wake-up notifications (`LISTEN`) on one connection of the process.
 //!
-//! Nothing relies on it: a wake is a hint. It reconnects with growing pauses, which start again at the
+//! Nothing relies on it: a wake is a hint. It reconnects with a backoff, which starts again at the
 //! shortest after a stable connection. After each reconnect it wakes all waiting hosts once, because it
 //! may have missed notifications.
 

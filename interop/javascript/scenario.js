@@ -1,6 +1,6 @@
 // Runs the interoperability tests with the JavaScript SDK, and prints one line for each: name, `ok` or
 // `failed`, text, seconds.
-import ownership from "./ownership.js";
+import exclusiveReceivers from "./exclusive_receivers.js";
 import positions from "./positions.js";
 import refusals from "./refusals.js";
 import restart from "./restart.js";
@@ -9,7 +9,7 @@ import sending from "./sending.js";
 import values from "./values.js";
 
 const only = process.argv.slice(2);
-const all = [sending, positions, values, ownership, refusals, secure, restart];
+const all = [sending, positions, values, exclusiveReceivers, refusals, secure, restart];
 for (const [name, operation] of all.flatMap(Object.entries)) {
   if (only.length && !only.some((word) => name.includes(word))) continue;
   const start = Date.now();

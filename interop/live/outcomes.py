@@ -1,4 +1,4 @@
-"""Compares test results with the list of known failures, `known.txt`: a line is suite, outcome, test and
+"""Compares test results with the list of known failures, `known_failures.txt`: a line is suite, outcome, test and
 reason, with tabs between.
 
 A listed test is run all the same. Where the outcome is `fails`, it must fail or be skipped, and is left out; if it passes, its
@@ -8,7 +8,7 @@ whatever it does. A test that is skipped and not listed fails, too: otherwise a 
 import dataclasses
 import os
 
-KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "known.txt")
+KNOWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "known_failures.txt")
 
 
 @dataclasses.dataclass
@@ -39,11 +39,11 @@ def judge(expected, results, listed):
         if outcome == "varies" or outcome == "fails" and result.outcome != "passed":
             left_out.append((test, reason))
         elif outcome == "fails":
-            failed.append((test, f"it passes, and known.txt lists it: {reason}"))
+            failed.append((test, f"it passes, and known_failures.txt lists it: {reason}"))
         elif result.outcome == "passed":
             passed += 1
         elif result.outcome == "skipped":
-            failed.append((test, f"it was skipped, and known.txt does not list it: {result.text}"))
+            failed.append((test, f"it was skipped, and known_failures.txt does not list it: {result.text}"))
         else:
             failed.append((test, result.text))
     return passed, failed, left_out

@@ -5,7 +5,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import ownership
+import exclusive_receivers
 import positions
 import refusals
 import restart
@@ -33,5 +33,5 @@ def play(module):
 
 # This client mostly sleeps, 50 ms at each step of every link; so everything at once, each on a hub of its own.
 with ThreadPoolExecutor() as pool:
-    list(pool.map(play, (sending, positions, values, ownership, refusals, secure)))
+    list(pool.map(play, (sending, positions, values, exclusive_receivers, refusals, secure)))
 play(restart)

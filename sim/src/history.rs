@@ -1,4 +1,4 @@
-//! The recorded history of a run, line by line: the source of stories, and of the comparison of two runs of
+//! The recorded history of a run, line by line: the source of reports, and of the comparison of two runs of
 //! one seed.
 //!
 //! Lines are only ever appended. All are kept: a run of ten minutes writes some thousands of them.

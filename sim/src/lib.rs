@@ -11,7 +11,7 @@
 //! ```
 //!
 //! One seed is one run: the same interleaving, the same faults, the same bytes in the [`history`]. Running a
-//! failing seed again tells its story.
+//! failing seed again reports its failure.
 //!
 //! | to read about | open |
 //! |---|---|
@@ -29,7 +29,7 @@
 //! | playing a seed | [`run`] |
 //! | a run that may panic | [`run_result`] |
 //! | shrinking a failing scenario | [`shrink`] |
-//! | a failure in words | [`story`] |
+//! | a failure in words | [`failure_report`] |
 //! | the moves that a change takes, and the time without a reader | [`rebalance_cost`] |
 //! | fleets of growing size, and their cost | [`scale`] |
 //! | the promises that must always hold | [`judge`] |
@@ -57,6 +57,7 @@ pub mod rebalance_cost;
 pub mod run_result;
 pub mod testing;
 pub use ephor_core::rules::mutations;
+pub mod failure_report;
 pub mod processor;
 pub mod run;
 pub mod scale;
@@ -66,5 +67,4 @@ pub mod source;
 mod starting;
 mod stopping;
 pub mod store;
-pub mod story;
 mod user_code;

@@ -256,7 +256,7 @@ impl Search<'_> {
             });
             rounded && scenario.injections.is_sorted_by_key(|injection| injection.at)
         });
-        // The story begins sooner if its first fault does.
+        // The report begins sooner if its first fault does.
         for seconds in [10, 30, 60, 120, 240] {
             let sooner = self.keeps_change(|scenario| {
                 let first = scenario.injections.first().map_or(Duration::ZERO, |injection| injection.at);

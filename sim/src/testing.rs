@@ -4,7 +4,7 @@
 //! the hub, for ten minutes of virtual time; then all faults end and everything has to be in order. You
 //! supply the code that runs in it and the conditions that must hold for every event in the end. The first
 //! seed that breaks a promise is shrunk to the smallest scenario that still breaks it, and comes back as an
-//! error that tells its story.
+//! error that reports it.
 //!
 //! ```
 //! use std::collections::BTreeSet;
@@ -71,13 +71,13 @@ use ephor_core::rules::Rules;
 use ephor_core::store::Store;
 use ephor_core::time::Clock;
 
+use crate::failure_report::FailureReport;
 use crate::observed_processor::ObservedProcessor;
 use crate::run::Run;
 use crate::run_result::{RunResult, attempt_run};
 pub use crate::scenario::Fault;
 use crate::scenario::{Ending, HostConfig, Scenario};
 use crate::shrink::{Limits, search};
-use crate::story::Story;
 use crate::user_code::UserCode;
 
 /// A search for a smaller scenario takes at most this many plays, so that a test ends in reasonable time.
@@ -112,7 +112,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A seed that broke a promise. `Debug` shows its story, too, because `unwrap` prints that.
+/// A seed that broke a promise. `Debug` shows its report, too, because `unwrap` prints that.
 #[derive(Clone)]
 pub struct Failure {
     /// The seed: `seeds(seed..seed + 1)` plays it again.
@@ -121,16 +121,16 @@ pub struct Failure {
     pub broken: String,
     /// The number of faults in the shrunk run.
     pub faults: usize,
-    /// The story of the shrunk run: the fleet, the faults, and what happens.
-    pub story: String,
+    /// The report of the shrunk run: the fleet, the faults, and what happens.
+    pub report: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, broken, story, .. } = self;
+        let Self { seed, broken, report, .. } = self;
         write!(
             f,
-            "seed {seed} breaks a promise: {broken}\n\n{story}\n\nto play it again: seeds({seed}..{})",
+            "seed {seed} breaks a promise: {broken}\n\n{report}\n\nto play it again: seeds({seed}..{})",
             seed + 1
         )
     }
@@ -175,7 +175,7 @@ fn play(scenario: Scenario, set_up: &dyn Fn(&mut World)) -> (Scenario, RunResult
     (scenario, attempt_run(run))
 }
 
-/// Shrinks a failing seed, and tells its story.
+/// Shrinks a failing seed, and reports it.
 fn explain(seed: u64, set_up: &dyn Fn(&mut World)) -> Failure {
     let limits = Limits { plays: MAX_PLAYS, ..Limits::default() };
     let (first, _) = play(Scenario::draw(seed), set_up);
@@ -191,7 +191,7 @@ fn explain(seed: u64, set_up: &dyn Fn(&mut World)) -> Failure {
             seed,
             broken,
             faults: 0,
-            story: "(no story: two runs of this seed differ)".to_owned(),
+            report: "(no report: two runs of this seed differ)".to_owned(),
         };
     };
     let mut world = World::default();
@@ -201,7 +201,7 @@ fn explain(seed: u64, set_up: &dyn Fn(&mut World)) -> Failure {
         seed,
         broken: shrunk.broken.to_string(),
         faults: shrunk.scenario.injections.len(),
-        story: Story::new(&shrunk, None).to_string(),
+        report: FailureReport::new(&shrunk, None).to_string(),
     }
 }
 

@@ -24,7 +24,7 @@ use ephor::StartError;
 use ephor::admin::AdminError;
 use ephor_core::BoxError;
 use ephor_core::source::{OpenError, ReceiveError, SourceError};
-use ephor_eventhubs::{ConnectCause, ConnectFailure};
+use ephor_eventhubs::{DialError, DialErrorCause};
 use tracing_subscriber::EnvFilter;
 
 use crate::arguments::{Arguments, Command};
@@ -93,9 +93,9 @@ fn say(text: &str) {
 /// Advice for the errors that new users meet first; `place` explains how to name another hub.
 fn advice(error: &(dyn Error + 'static), place: &'static str) -> &'static str {
     let mut causes = iter::successors(Some(error), |&error| error.source());
-    match causes.find_map(connect_failure).map(|failure| failure.cause) {
-        Some(ConnectCause::NoAnswer) => place,
-        Some(ConnectCause::UntrustedCertificate) => {
+    match causes.find_map(dial_error).map(|failure| failure.cause) {
+        Some(DialErrorCause::NoAnswer) => place,
+        Some(DialErrorCause::UntrustedCertificate) => {
             "; add --trust FILE with the certificate of the hub; ephor dev --amqps prints its path in the line \
              trust"
         }
@@ -104,7 +104,7 @@ fn advice(error: &(dyn Error + 'static), place: &'static str) -> &'static str {
 }
 
 /// The failure to connect that an error is, or that the hub's error in it holds.
-fn connect_failure<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a ConnectFailure> {
+fn dial_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a DialError> {
     let of_hub = if let Some(OpenError::Source(error)) = error.downcast_ref() {
         Some(error)
     } else if let Some(ReceiveError::Source(error)) = error.downcast_ref() {

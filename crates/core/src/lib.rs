@@ -13,7 +13,7 @@
 //! | balance, handover, hosts that read different hubs | [`balance`], [`handover`], [`hub_tracker`] |
 //! | checkpoints and lag | [`checkpoint`], [`progress`] |
 //! | concurrent receivers, partition keys | [`receivers`], [`partition_key`] |
-//! | retries and failure policies, panics, messages of errors | [`failure`], [`panics`], [`causes`] |
+//! | retries and failure policies, panics, messages of errors | [`failure_policy`], [`panics`], [`causes`] |
 //! | values as text, for serde | `duration_setting`, `serde_text` |
 //! | traits that a backend implements | [`store`], [`source`], [`producer`] |
 
@@ -25,7 +25,7 @@ pub mod duration_setting;
 pub mod epoch;
 pub mod event;
 pub mod expiry;
-pub mod failure;
+pub mod failure_policy;
 pub mod handover;
 pub mod history;
 pub mod host_record;

@@ -22,17 +22,17 @@ use crate::connect_error::ConnectError;
 use crate::connection::{Command, ConnectionHandle, Deadline, ReconnectingConnection};
 use crate::dial_limit::DialLimit;
 use crate::endpoint::Endpoint;
-use crate::failure::Failure;
-use crate::log_watch::LogWatch;
+use crate::failure_classes::Failure;
 use crate::options::{EventHubBuilder, EventHubOptions, InvalidOptions};
 use crate::producer::{EventHubProducer, ProducerOptions};
 use crate::receiver;
+use crate::recreation_watch::RecreationWatch;
 
 /// State that the client, its receivers and its producers share.
 pub(crate) struct Shared {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) options: EventHubOptions,
-    pub(crate) log_watch: LogWatch,
+    pub(crate) recreation_watch: RecreationWatch,
     connections: Vec<ReconnectingConnection>,
 }
 
@@ -121,7 +121,7 @@ impl Shared {
         // A hub that was deleted and created again has another creation time; the service offers no better
         // identity.
         let log = described.log.unwrap_or_else(|| LogId::new(&format!("created-{}", described.created_at.0)));
-        self.log_watch.record(log.clone(), asked);
+        self.recreation_watch.record(log.clone(), asked);
         let mut partitions = described.partitions;
         partitions.sort_unstable();
         Ok(HubProperties { partitions, log: Some(log) })
@@ -193,9 +193,10 @@ impl EventHub {
         let connection = |_| ReconnectingConnection::new(endpoint.clone(), limit.clone(), options.backoff);
         let connections: Vec<ReconnectingConnection> = (0..options.connections).map(connection).collect();
         // Requests use the first connection.
-        let log_watch =
-            LogWatch::new(connections.first().map(|first| first.traffic().clone()).unwrap_or_default());
-        Self(Arc::new(Shared { endpoint, options, log_watch, connections }))
+        let recreation_watch = RecreationWatch::new(
+            connections.first().map(|first| first.traffic().clone()).unwrap_or_default(),
+        );
+        Self(Arc::new(Shared { endpoint, options, recreation_watch, connections }))
     }
 
     /// A producer that sends to the hub.

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use ephor_wire::condition::Condition;
 
 use crate::credit::{Credit, Waiting};
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 enum Phase {
     Opening,

@@ -9,19 +9,19 @@ use tokio_rustls::rustls::{CertificateError, Error as TlsError};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot connect to {address}: {message}")]
 #[non_exhaustive]
-pub struct ConnectFailure {
+pub struct DialError {
     /// The host and the port.
     pub address: String,
     /// The cause.
-    pub cause: ConnectCause,
+    pub cause: DialErrorCause,
     /// The message of the operating system, or of TLS.
     pub message: String,
 }
 
-/// The cause of a [`ConnectFailure`], as far as something can be done about it.
+/// The cause of a [`DialError`], as far as something can be done about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ConnectCause {
+pub enum DialErrorCause {
     /// No hub answers at this address: the connection was refused, there is no route, or no answer came in
     /// time.
     NoAnswer,
@@ -31,7 +31,7 @@ pub enum ConnectCause {
     Other,
 }
 
-impl ConnectCause {
+impl DialErrorCause {
     pub(crate) fn of_socket(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused
@@ -59,13 +59,13 @@ mod tests {
         // ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, ETIMEDOUT
         for code in [111, 113, 101, 110] {
             let error = io::Error::from_raw_os_error(code);
-            assert_eq!(ConnectCause::of_socket(&error), ConnectCause::NoAnswer, "{error}");
+            assert_eq!(DialErrorCause::of_socket(&error), DialErrorCause::NoAnswer, "{error}");
         }
         let reset = io::Error::from(io::ErrorKind::ConnectionReset);
-        assert_eq!(ConnectCause::of_socket(&reset), ConnectCause::Other);
-        let of_certificate = |error| ConnectCause::of_tls(Some(&TlsError::InvalidCertificate(error)));
-        assert_eq!(of_certificate(CertificateError::UnknownIssuer), ConnectCause::UntrustedCertificate);
-        assert_eq!(of_certificate(CertificateError::Expired), ConnectCause::Other);
-        assert_eq!(ConnectCause::of_tls(None), ConnectCause::Other);
+        assert_eq!(DialErrorCause::of_socket(&reset), DialErrorCause::Other);
+        let of_certificate = |error| DialErrorCause::of_tls(Some(&TlsError::InvalidCertificate(error)));
+        assert_eq!(of_certificate(CertificateError::UnknownIssuer), DialErrorCause::UntrustedCertificate);
+        assert_eq!(of_certificate(CertificateError::Expired), DialErrorCause::Other);
+        assert_eq!(DialErrorCause::of_tls(None), DialErrorCause::Other);
     }
 }

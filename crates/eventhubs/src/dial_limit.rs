@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout_at};
 

@@ -14,9 +14,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, InvalidMessage};
 
-use crate::connect_failure::{ConnectCause, ConnectFailure};
 use crate::credential::Credential;
-use crate::failure::Failure;
+use crate::dial_error::{DialError, DialErrorCause};
+use crate::failure_classes::Failure;
 use crate::os;
 
 /// The maximum size of a received event: some tiers of the service allow 20 MB.
@@ -44,14 +44,14 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Transport for T {}
 /// The reason why a connection failed.
 enum NotReached {
     /// A failure that may pass.
-    Passing(ConnectCause, String),
+    Passing(DialErrorCause, String),
     /// The port speaks something other than TLS.
     NoTls,
 }
 
 impl NotReached {
     fn by_socket(error: io::Error) -> Self {
-        Self::Passing(ConnectCause::of_socket(&error), error.to_string())
+        Self::Passing(DialErrorCause::of_socket(&error), error.to_string())
     }
 
     /// A peer that answers with something other than a TLS record will do so again.
@@ -59,7 +59,7 @@ impl NotReached {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
         match cause {
             Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => Self::NoTls,
-            cause => Self::Passing(ConnectCause::of_tls(cause), format!("TLS: {error}")),
+            cause => Self::Passing(DialErrorCause::of_tls(cause), format!("TLS: {error}")),
         }
     }
 
@@ -67,7 +67,7 @@ impl NotReached {
         let address = format!("{host}:{port}");
         match self {
             Self::Passing(cause, message) => {
-                Failure::NotConnected(Arc::new(ConnectFailure { address, cause, message }))
+                Failure::NotConnected(Arc::new(DialError { address, cause, message }))
             }
             Self::NoTls => {
                 Failure::Misconfigured(format!("cannot connect to {address}: {NO_TLS_THERE}").into())
@@ -125,7 +125,7 @@ impl Endpoint {
             Ok(outcome) => outcome,
             Err(_) => {
                 let message = format!("no answer within {:?}", self.connect_time);
-                Err(NotReached::Passing(ConnectCause::NoAnswer, message))
+                Err(NotReached::Passing(DialErrorCause::NoAnswer, message))
             }
         };
         outcome.map_err(|reason| reason.at(host, *port))
@@ -141,7 +141,7 @@ impl Endpoint {
         let name = self.namespace.as_str().trim_start_matches('[').trim_end_matches(']');
         ServerName::try_from(name.to_owned()).map_err(|error| {
             let message = format!("{name:?} is not a valid server name for TLS: {error}");
-            NotReached::Passing(ConnectCause::Other, message)
+            NotReached::Passing(DialErrorCause::Other, message)
         })
     }
 

@@ -9,8 +9,8 @@ use ephor_core::ids::LogId;
 use ephor_core::source::SourceError;
 use ephor_wire::condition::{Class, Condition, MAX_TEXT, Refusal, source_error};
 
-use crate::connect_failure::ConnectFailure;
 use crate::credential::TokenError;
+use crate::dial_error::DialError;
 
 /// The reason why an operation failed. It may be reported to many users at once, so it is cheap to clone.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum Failure {
     /// No answer: the link or the connection was lost.
     Lost(Arc<str>),
     /// No answer: the connection was never made.
-    NotConnected(Arc<ConnectFailure>),
+    NotConnected(Arc<DialError>),
     /// The hub was deleted and created again: its log is another one, whose sequence numbers have another
     /// meaning.
     Replaced(Arc<LogReplaced>),

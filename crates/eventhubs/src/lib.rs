@@ -111,39 +111,39 @@
 //! | settings | [`options`] |
 //! | authentication and TLS | [`credential`], `credential/entra.rs`, `tls.rs` |
 //! | the hub as an event source | `client.rs`, `receiver.rs`, `receiver/stale_links.rs` |
-//! | detecting a hub that was recreated | `log_watch.rs` |
+//! | detecting a hub that was recreated | `recreation_watch.rs` |
 //! | sending | [`producer`] |
 //! | one connection and all links on it | `connection/` |
 //! | the rate limit for dials to one address | `dial_limit.rs` |
 //! | prefetch and flow control of a receiver | `delivery_queue.rs`, `credit.rs` |
-//! | failures and their classes | `failure.rs`, `connect_failure.rs` |
+//! | failures and their classes | `failure_classes.rs`, `dial_error.rs` |
 
 mod client;
 mod connect_error;
-mod connect_failure;
 mod connection;
 pub mod credential;
 mod credit;
 mod delivery_queue;
+mod dial_error;
 mod dial_limit;
 mod endpoint;
-mod failure;
-mod log_watch;
+mod failure_classes;
 pub mod options;
 mod os;
 pub mod producer;
 mod receiver;
+mod recreation_watch;
 mod tls;
 
 pub use client::EventHub;
 pub use connect_error::ConnectError;
-pub use connect_failure::{ConnectCause, ConnectFailure};
 #[cfg(feature = "entra")]
 pub use credential::EntraId;
 pub use credential::{Credential, SharedKey, Token, TokenError, TokenKind};
+pub use dial_error::{DialError, DialErrorCause};
 pub use ephor_core::event::NewEvent;
 pub use ephor_core::producer::{Producer, Target};
 pub use ephor_wire::connection_string::ConnectionString;
-pub use failure::LogReplaced;
+pub use failure_classes::LogReplaced;
 pub use options::{EventHubBuilder, EventHubOptions, InvalidOptions};
 pub use producer::{EventHubProducer, ProducerOptions, SendError, SendFailure};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::ids::{HubName, InvalidName};
 use ephor_core::source::EventSource;
 use ephor_wire::connection_string::{ConnectionString, InvalidConnectionString, is_loopback};

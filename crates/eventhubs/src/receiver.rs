@@ -40,8 +40,8 @@ use crate::client::Shared;
 use crate::connection::{Command, ConnectionHandle, Deadline, LinkKey, ReceiverSpec};
 use crate::credit::Credit;
 use crate::delivery_queue::{DeliveryQueue, DeliveryQueueWriter};
-use crate::failure::Failure;
-use crate::log_watch::{LogAnswer, log_since};
+use crate::failure_classes::Failure;
+use crate::recreation_watch::{LogAnswer, log_since};
 pub(crate) use open::open;
 use stale_links::StaleLinks;
 

@@ -40,14 +40,14 @@ struct LogRequest {
 
 /// The last known log id, and the request that is under way.
 #[derive(Default)]
-pub(crate) struct LogWatch {
+pub(crate) struct RecreationWatch {
     known: Mutex<Option<Known>>,
     request: Mutex<Option<LogRequest>>,
     /// Of the connection over which is asked.
     traffic: Arc<Traffic>,
 }
 
-impl LogWatch {
+impl RecreationWatch {
     pub(crate) fn new(traffic: Arc<Traffic>) -> Self {
         Self { traffic, ..Self::default() }
     }
@@ -127,7 +127,7 @@ pub(crate) async fn log_since(shared: Arc<Shared>, time: Instant) -> LogAnswer {
             }
         })
     };
-    shared.log_watch.since(time, shared.options.answer_time, ask).await
+    shared.recreation_watch.since(time, shared.options.answer_time, ask).await
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn receivers_that_come_back_together_share_a_failure() {
         let (watch, busy) =
-            (LogWatch::default(), Slow::new(Duration::from_secs(3), Err("server-busy".into())));
+            (RecreationWatch::default(), Slow::new(Duration::from_secs(3), Err("server-busy".into())));
         let began = Instant::now();
         let waits = (0..100).map(|number| {
             let (watch, busy) = (&watch, &busy);
@@ -191,7 +191,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_hub_that_never_answers_fails_all_within_the_limit() {
-        let watch = LogWatch::default();
+        let watch = RecreationWatch::default();
         let began = Instant::now();
         let waits = (0..10).map(|_| watch.since(began, LIMIT, || Box::pin(pending())));
         let answer = tokio::time::timeout(LIMIT * 2, join_all(waits)).await.expect("there is no limit");
@@ -202,7 +202,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_receiver_that_nobody_polls_holds_up_no_other() {
         let log = LogId::new("one");
-        let (watch, slow) = (LogWatch::default(), Slow::new(Duration::from_secs(1), Ok(Some(log.clone()))));
+        let (watch, slow) =
+            (RecreationWatch::default(), Slow::new(Duration::from_secs(1), Ok(Some(log.clone()))));
         let now = Instant::now();
         let mut idle = Box::pin(watch.since(now, LIMIT, || slow.ask()));
         assert!(idle.as_mut().now_or_never().is_none());
@@ -215,7 +216,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_to_an_older_request_does_not_count() {
         let (old, new) = (LogId::new("old"), LogId::new("new"));
-        let watch = LogWatch::default();
+        let watch = RecreationWatch::default();
         let (before, after) = (
             Slow::new(Duration::from_secs(2), Ok(Some(old.clone()))),
             Slow::new(Duration::from_secs(2), Ok(Some(new.clone()))),

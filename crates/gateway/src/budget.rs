@@ -55,7 +55,7 @@ use std::time::Duration;
 use ephor_core::time::Clock;
 use tokio::sync::Notify;
 
-use crate::log_limit::LogLimiter;
+use crate::log_line_limit::LogLimiter;
 use state::{Pressure, State};
 pub(crate) use usage::Usage;
 

@@ -28,7 +28,7 @@ use crate::connection::{ConnectionTask, MAX_CONCURRENT_LOG_READS};
 use crate::connections_by_open_files;
 use crate::hub_info_cache::HubInfoCache;
 use crate::idempotence::Producers;
-use crate::log_limit::LogLimits;
+use crate::log_line_limit::LogLimits;
 use crate::os;
 use crate::tls::Tls;
 

@@ -39,7 +39,7 @@
 //! | `quirks.rs` | workarounds for individual SDKs, which other clients do not pay for |
 //! | `error_mapping.rs` | mapping of the hub's errors to AMQP errors |
 //! | `hub_info_cache.rs` | cache of what never changes about a hub |
-//! | `log_limit.rs` | rate limit of log lines that peers can trigger |
+//! | `log_line_limit.rs` | rate limit of log lines that peers can trigger |
 //! | `os.rs` | calls to the operating system |
 //! | `idempotence/` | idempotent producers, which number their events |
 //! | `connection/` | one connection: links, senders, receivers, requests |
@@ -55,7 +55,7 @@ mod gateway;
 mod hub_info_cache;
 mod idempotence;
 pub mod keys;
-mod log_limit;
+mod log_line_limit;
 mod os;
 mod quirks;
 mod tls;

@@ -58,7 +58,7 @@ pub use ephor_core::causes::with_causes;
 pub use ephor_core::checkpoint::{Checkpoint, CheckpointPolicy, Position};
 pub use ephor_core::epoch::Epoch;
 pub use ephor_core::event::{Event, NewEvent, Properties, Property, Value};
-pub use ephor_core::failure::{Backoff, FailurePolicy};
+pub use ephor_core::failure_policy::{Backoff, FailurePolicy};
 pub use ephor_core::history::{ChangeReason, OwnershipChange};
 pub use ephor_core::host_record::{HostState, HostStatistics, ReadHub};
 pub use ephor_core::ids::{
@@ -84,7 +84,7 @@ pub mod defaults {
         DEFAULT_STORE_TIMEOUT,
     };
     pub use ephor_core::checkpoint::DEFAULT_SPACING;
-    pub use ephor_core::failure::DEFAULT_BACKOFF;
+    pub use ephor_core::failure_policy::DEFAULT_BACKOFF;
     pub use ephor_core::ids::DEFAULT_CONSUMER_GROUP;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 
 /// The time that `close` gets even if the time for the call in flight is used up.
 pub(crate) const CLOSE_GRACE: Duration = Duration::from_secs(3);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor_core::checkpoint::{CheckpointPolicy, DEFAULT_SPACING};
-use ephor_core::failure::FailurePolicy;
+use ephor_core::failure_policy::FailurePolicy;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::resume::OnInvalidPosition;

@@ -7,7 +7,7 @@
 mod access;
 mod client;
 mod events;
-mod ownership;
+mod exclusive_receivers;
 mod positions;
 mod reader;
 mod refusals;
@@ -36,7 +36,7 @@ async fn main() {
         sending::operations(),
         positions::operations(),
         values::operations(),
-        ownership::operations(),
+        exclusive_receivers::operations(),
         refusals::operations(),
         access::operations(),
         secure::operations(),

@@ -6,7 +6,7 @@
 //! acknowledgement that comes before it has noted what it sent, and then waits for ever.
 
 mod client;
-mod ownership;
+mod exclusive_receivers;
 mod positions;
 mod processors;
 mod reader;
@@ -39,7 +39,7 @@ async fn main() {
         sending::operations(),
         positions::operations(),
         values::operations(),
-        ownership::operations(),
+        exclusive_receivers::operations(),
         refusals::operations(),
         secure::operations(),
         processors::operations(),

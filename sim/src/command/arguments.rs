@@ -25,7 +25,7 @@ pub(crate) struct PlayArguments {
     pub(crate) count: u64,
     pub(crate) mutation: Option<&'static Mutation>,
     /// True to print every line of every run.
-    pub(crate) story: bool,
+    pub(crate) history: bool,
     /// True to shrink failing seeds.
     pub(crate) shrink: bool,
     pub(crate) resume: Resume,
@@ -61,7 +61,7 @@ impl Default for PlayArguments {
             from: 0,
             count: 100,
             mutation: None,
-            story: false,
+            history: false,
             shrink: true,
             resume: Resume::SameCommand,
             folder: None,
@@ -73,14 +73,14 @@ impl Default for PlayArguments {
 /// The usage text.
 pub(crate) fn usage() -> String {
     let mut usage = String::from(
-        "usage: ephor-sim [--from N] [--count M] [--mutation NAME] [--story] [--no-shrink] [--jobs N]
+        "usage: ephor-sim [--from N] [--count M] [--mutation NAME] [--history] [--no-shrink] [--jobs N]
                  [--resume [FILE] | --anew] [--progress FOLDER]
        ephor-sim --moves [--from N] [--count M]
        ephor-sim scale [--largest] [--write FOLDER]
 
   --from N           the first seed (default 0)
   --count M          how many seeds (default 100)
-  --story            print every line of the history of every run
+  --history          print every line of the history of every run
   --no-shrink        list failing seeds, and do not shrink them
   --jobs N           seeds at a time (default: one for each core)
   --resume [FILE]    resume the run that was stopped last, or the run of this file;
@@ -108,7 +108,7 @@ pub(crate) fn read(given: impl Iterator<Item = String>) -> Result<Subcommand, St
     while let Some(name) = given.next() {
         match name.as_str() {
             "--help" | "-h" => return Ok(Subcommand::Help),
-            "--story" => play.story = true,
+            "--history" => play.history = true,
             "--no-shrink" => play.shrink = false,
             "--moves" => moves = true,
             "--anew" => play.resume = Resume::No,
@@ -172,7 +172,7 @@ mod tests {
     fn every_argument_has_a_default_and_the_last_one_wins() {
         let arguments = play("");
         assert_eq!(
-            (arguments.from, arguments.count, arguments.story, arguments.shrink),
+            (arguments.from, arguments.count, arguments.history, arguments.shrink),
             (0, 100, false, true)
         );
         assert_eq!(arguments.resume, Resume::SameCommand);
@@ -184,8 +184,11 @@ mod tests {
     #[test]
     fn each_argument_is_parsed() {
         let arguments =
-            play("--from 9 --count 3 --story --no-shrink --jobs 2 --anew --progress here --mutation order");
-        assert_eq!((arguments.from, arguments.count, arguments.story, arguments.shrink), (9, 3, true, false));
+            play("--from 9 --count 3 --history --no-shrink --jobs 2 --anew --progress here --mutation order");
+        assert_eq!(
+            (arguments.from, arguments.count, arguments.history, arguments.shrink),
+            (9, 3, true, false)
+        );
         assert_eq!((arguments.jobs, arguments.folder), (Some(2), Some("here".into())));
         assert_eq!(arguments.resume, Resume::No);
         assert_eq!(arguments.mutation.map(|mutation| mutation.name), Some("order"));

@@ -1,4 +1,4 @@
-//! Reports failing seeds: shrinks the first of each kind, describes it as a story, and lists all.
+//! Reports failing seeds: shrinks the first of each kind, prints its report, and lists all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use ephor::environment::SystemClock;
 use ephor_core::time::Clock;
+use ephor_sim::failure_report::FailureReport;
 use ephor_sim::run_result::RunFailure;
 use ephor_sim::scenario::Scenario;
 use ephor_sim::shrink::{Limits, shrink};
-use ephor_sim::story::Story;
 
 use super::arguments::PlayArguments;
 use super::stop::Stop;
 
-/// The most stories.
+/// The most reports.
 const MAX_STORIES: usize = 3;
 /// At most this many failing seeds are listed.
 const MAX_LISTED: usize = 30;
-/// The time limit of all searches together, even if stories could be shorter.
+/// The time limit of all searches together, even if reports could be shorter.
 const MAX_REDUCTION_TIME: Duration = Duration::from_secs(120);
 
 /// The options for reporting failing seeds.
@@ -29,7 +29,7 @@ pub(crate) struct Failures<'a> {
 }
 
 impl Failures<'_> {
-    /// Shrinks the first failing seed of each kind, and tells their stories.
+    /// Shrinks the first failing seed of each kind, and prints their reports.
     pub(crate) fn print_stories(&self, broken: &BTreeMap<u64, RunFailure>) {
         if !self.arguments.shrink {
             return;
@@ -40,29 +40,33 @@ impl Failures<'_> {
         }
         let begun = SystemClock.now();
         let keep_going = || !self.stop.requested() && SystemClock.now().since(begun) < MAX_REDUCTION_TIME;
-        let (left, stories) = (Mutex::new(seeds.iter().copied()), Mutex::new(BTreeMap::new()));
+        let (left, reports) = (Mutex::new(seeds.iter().copied()), Mutex::new(BTreeMap::new()));
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.min(seeds.len()) {
                 scope.spawn(|| {
                     // Not `while let`: the lock would be held meanwhile.
                     loop {
                         let Some(seed) = lock(&left).next() else { return };
-                        let story = self.story(seed, &keep_going);
-                        lock(&stories).insert(seed, story);
+                        let report = self.report(seed, &keep_going);
+                        lock(&reports).insert(seed, report);
                     }
                 });
             }
         });
-        for story in lock(&stories).values() {
-            println!("{story}\n");
+        for report in lock(&reports).values() {
+            println!("{report}\n");
         }
     }
 
-    fn story(&self, seed: u64, keep_going: &dyn Fn() -> bool) -> String {
+    fn report(&self, seed: u64, keep_going: &dyn Fn() -> bool) -> String {
         let limits = Limits { keep_going, ..Limits::default() };
         match shrink(Scenario::draw(seed), self.arguments.rules(), limits) {
             Some(shrunk) => {
-                format!("{}\nreplay: {}", Story::new(&shrunk, self.arguments.mutation), self.replay(seed))
+                format!(
+                    "{}\nreplay: {}",
+                    FailureReport::new(&shrunk, self.arguments.mutation),
+                    self.replay(seed)
+                )
             }
             None => format!(
                 "seed {seed} failed once and does not fail again: the run depends on more than its seed"

@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &PlayArguments) -> u8 {
 /// Plays one seed.
 fn play_seed(arguments: &PlayArguments, seed: u64) -> RunResult {
     let attempt = run_result::attempt(Scenario::draw(seed), arguments.rules());
-    if arguments.story {
+    if arguments.history {
         println!("{}", attempt.history.text());
     }
     attempt

@@ -1,4 +1,4 @@
-//! Describes the fleet of a failing run in a few lines, for its story.
+//! Describes the fleet of a failing run in a few lines, for its report.
 
 use ephor::{CheckpointPolicy, FailurePolicy, OnInvalidPosition, StartPosition};
 use ephor_core::time::duration_text;

@@ -1,4 +1,4 @@
-//! Describes a failing run as text for people, its story: the fleet, the faults, the steps of hosts and
+//! Reports a failing run as text for people: the fleet, the faults, the steps of hosts and
 //! store, and the broken promise.
 //!
 //! Of the thousands of lines of a [`history`](crate::history) it keeps those that matter: of the partition
@@ -17,15 +17,15 @@ use history_lines::Words;
 use selection::Part;
 
 /// A failing run, shown by `Display`.
-pub struct Story<'a> {
+pub struct FailureReport<'a> {
     shrunk: &'a Shrunk,
     mutation: Option<&'a Mutation>,
     lines: Vec<(Duration, String)>,
     words: Words,
 }
 
-impl<'a> Story<'a> {
-    /// The story of a shrunk run, and of its mutation, if it has one.
+impl<'a> FailureReport<'a> {
+    /// The report of a shrunk run, and of its mutation, if it has one.
     pub fn new(shrunk: &'a Shrunk, mutation: Option<&'a Mutation>) -> Self {
         let lines = shrunk.history.lines();
         Self { shrunk, mutation, words: Words::new(&lines), lines }
@@ -33,7 +33,7 @@ impl<'a> Story<'a> {
 
     fn header(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Shrunk { seed, scenario, broken, injections_before, plays, complete, .. } = self.shrunk;
-        writeln!(f, "THE STORY OF SEED {seed}: {}", self.words.plain(&broken.to_string()))?;
+        writeln!(f, "THE REPORT OF SEED {seed}: {}", self.words.plain(&broken.to_string()))?;
         if let Some(mutation) = self.mutation {
             writeln!(f, "mutation: {} (--mutation {})", mutation.what, mutation.name)?;
         }
@@ -85,7 +85,7 @@ impl<'a> Story<'a> {
     }
 }
 
-impl fmt::Display for Story<'_> {
+impl fmt::Display for FailureReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.header(f)?;
         self.faults(f)?;

@@ -1,12 +1,12 @@
-//! Selects the lines of a history that are relevant to a story.
+//! Selects the lines of the history of a failing run that its report shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 
+use crate::failure_report::history_lines;
 use crate::scenario::Injection;
-use crate::story::history_lines;
 
 /// At most this many changes of owner before the end are shown.
 const MAX_CHANGES: usize = 3;
@@ -14,10 +14,10 @@ const MAX_CHANGES: usize = 3;
 const MAX_CHANGES_OF_ALL: usize = 12;
 /// This many lines before the end are shown in detail.
 const DETAILED_LINES: usize = 30;
-/// The most lines of a story.
+/// The most lines of a report.
 const MAX_LINES: usize = 60;
 
-/// A piece of a story.
+/// A piece of a report.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The line of this number.
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_story_has_a_maximum_length() {
+    fn a_report_has_a_maximum_length() {
         let texts: Vec<String> =
             (0..500).map(|number| format!("host-{number} opens p1 in e{number}")).collect();
         let lines: Vec<(u64, &str)> = texts.iter().map(|text| (1, text.as_str())).collect();

@@ -66,18 +66,18 @@ fn a_run_without_violations_ends_well_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_failing_seed_is_told_as_a_story_and_the_others_are_played_all_the_same() {
+fn a_failing_seed_is_reported_and_the_others_are_played_all_the_same() {
     let folder = Folder::new("failing");
     let (code, said) = run("--count 4 --mutation epoch", &folder.0);
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("THE STORY OF SEED ") && said.contains("\n4 seeds, "), "{said}");
+    assert!(said.contains("THE REPORT OF SEED ") && said.contains("\n4 seeds, "), "{said}");
     assert!(
         said.contains("replay: ./check sim --from ") && said.contains("--count 1 --mutation epoch"),
         "{said}"
     );
     let (code, said) = run("--count 4 --mutation epoch --no-shrink", &folder.0);
     assert_eq!(code, 1, "{said}");
-    assert!(!said.contains("THE STORY") && said.contains("replay: "), "{said}");
+    assert!(!said.contains("THE REPORT") && said.contains("replay: "), "{said}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Tests that a failing seed is shrunk to a small scenario, and that its story can be understood.
+//! Tests that a failing seed is shrunk to a small scenario, and that its report can be understood.
 
 use ephor_core::rules::Rules;
+use ephor_sim::failure_report::FailureReport;
 use ephor_sim::mutations::{self, Mutation};
 use ephor_sim::run_result::attempt;
 use ephor_sim::scenario::Scenario;
 use ephor_sim::shrink::{Limits, Shrunk, shrink};
-use ephor_sim::story::Story;
 
 fn shrunk(name: &str) -> (&'static Mutation, Shrunk) {
     let mutation = mutations::find(name).expect("a mutation of this name");
@@ -38,21 +38,24 @@ fn is_minimal(mutation: &Mutation, shrunk: &Shrunk) {
     }
 }
 
-/// Checks that the story is short, in words, with a beginning and an end.
+/// Checks that the report is short, in words, with a beginning and an end.
 fn reads_well(mutation: &Mutation, shrunk: &Shrunk) {
-    let story = Story::new(shrunk, Some(mutation)).to_string();
-    assert!(story.contains(mutation.what), "{story}");
-    assert!(story.lines().count() < 100, "{story}");
-    assert_eq!(story.matches("VIOLATION").count(), 1, "{story}");
+    let report = FailureReport::new(shrunk, Some(mutation)).to_string();
+    assert!(report.contains(mutation.what), "{report}");
+    assert!(report.lines().count() < 100, "{report}");
+    assert_eq!(report.matches("VIOLATION").count(), 1, "{report}");
     for injection in &shrunk.scenario.injections {
-        assert!(story.contains(&format!("{:>9.3} s", injection.at.as_secs_f64())), "{injection:?}:\n{story}");
+        assert!(
+            report.contains(&format!("{:>9.3} s", injection.at.as_secs_f64())),
+            "{injection:?}:\n{report}"
+        );
     }
     if let Some(partition) = shrunk.broken.partition() {
-        assert!(story.contains(&format!("WHAT HAPPENS TO {partition:?}")), "{story}");
-        assert!(story.contains(&format!("{partition:?} goes from nobody to host-")), "{story}");
+        assert!(report.contains(&format!("WHAT HAPPENS TO {partition:?}")), "{report}");
+        assert!(report.contains(&format!("{partition:?} goes from nobody to host-")), "{report}");
     }
     for program in ["Some(", "Finished {", "None"] {
-        assert!(!story.contains(program), "{program} is not for people:\n{story}");
+        assert!(!report.contains(program), "{program} is not for people:\n{report}");
     }
 }
 
@@ -78,11 +81,11 @@ fn a_seek_that_keeps_the_epoch_is_shrunk_and_told() {
 }
 
 #[test]
-fn the_same_seed_is_shrunk_to_the_same_story() {
+fn the_same_seed_is_shrunk_to_the_same_report() {
     let ((mutation, first), (_, second)) = (shrunk("order"), shrunk("order"));
     assert_eq!(
-        Story::new(&first, Some(mutation)).to_string(),
-        Story::new(&second, Some(mutation)).to_string()
+        FailureReport::new(&first, Some(mutation)).to_string(),
+        FailureReport::new(&second, Some(mutation)).to_string()
     );
     assert_eq!(first.plays, second.plays);
 }

@@ -1,4 +1,4 @@
-//! The commands of an owner, which name sessions and links by numbers.
+//! The commands of an application, which name sessions and links by numbers.
 
 use ephor_amqp::connection::{LinkId, SessionId};
 use ephor_amqp::performative::{Attach, Error, Outcome, ReceiverSettles, Role, SenderSettles};

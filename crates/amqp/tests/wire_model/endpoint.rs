@@ -1,6 +1,6 @@
-//! One end of a conversation: a connection, its owner, and the model that watches both.
+//! One end of a conversation: a connection, its application, and the model that watches both.
 //!
-//! The owner has a queue of messages for each link. It tries to send when a message is added; once it was
+//! The application has a queue of messages for each link. It tries to send when a message is added; once it was
 //! refused, it tries again only when an event has told it so. A message that stays in the queue although it
 //! could be sent is how a missing event shows.
 
@@ -14,7 +14,7 @@ use crate::decoded_frames::{Body, Frame, read_all};
 use crate::model::{Message, Model, Phase};
 use crate::settings::Habits;
 
-/// A link that the peer asks for, and that the owner has not answered.
+/// A link that the peer asks for, and that the application has not answered.
 pub(crate) struct Request {
     pub(crate) link: LinkId,
     pub(crate) attach: Box<Attach>,
@@ -38,12 +38,12 @@ pub(crate) struct Endpoint {
     seen: usize,
     pub(crate) paused: bool,
     pub(crate) queues: BTreeMap<LinkId, VecDeque<Message>>,
-    /// Links on which the owner was refused, and has not been told to try again.
+    /// Links on which the application was refused, and has not been told to try again.
     pub(crate) refused: BTreeMap<LinkId, Blocked>,
-    /// Links on which the owner may try again.
+    /// Links on which the application may try again.
     pub(crate) woken: Vec<LinkId>,
     pub(crate) requests: Vec<Request>,
-    /// Deliveries that the owner has to settle.
+    /// Deliveries that the application has to settle.
     pub(crate) held: BTreeMap<LinkId, VecDeque<u32>>,
     pub(crate) told_closed: bool,
 }
@@ -117,7 +117,7 @@ impl Endpoint {
             || whole.into_iter().any(|(_, frame)| !matches!(frame.body, Body::Transfer(_)))
     }
 
-    /// Takes one event; the owner reacts. False if there is none.
+    /// Takes one event; the application reacts. False if there is none.
     pub(crate) fn poll(&mut self) -> bool {
         let event = self.connection.next_event();
         let decoded = self.received - self.connection.input().len() as u64;
@@ -331,7 +331,7 @@ impl Endpoint {
         self.connection.close(error);
     }
 
-    /// Adds a message to the queue of a link, and sends what can be sent unless the owner waits to be told.
+    /// Adds a message to the queue of a link, and sends what can be sent unless the application waits to be told.
     pub(crate) fn enqueue(&mut self, link: LinkId, message: Message) {
         self.queues.entry(link).or_default().push_back(message);
         if !self.refused.contains_key(&link) {
@@ -366,7 +366,7 @@ impl Endpoint {
         }
     }
 
-    /// Settles up to `most` consecutive deliveries that the owner has, without the first `skip`.
+    /// Settles up to `most` consecutive deliveries that the application has, without the first `skip`.
     pub(crate) fn settle(&mut self, link: LinkId, skip: usize, most: usize, outcome: &Outcome) {
         let Some(held) = self.held.get_mut(&link).filter(|held| !held.is_empty()) else { return };
         let at = skip % held.len();

@@ -11,13 +11,14 @@
 //! | to read about | open |
 //! |---|---|
 //! | what is allowed, due and reported | [`model`] |
-//! | one end: a connection, its owner, and the model that watches both | [`endpoint`], [`owner`] |
+//! | one end: a connection, its application, and the model that watches both | [`endpoint`], [`application`] |
 //! | two ends | [`steps`], [`conversation`], [`ending`] |
 //! | one end and a peer that writes its frames by hand | [`raw_steps`], [`raw_peer`], [`raw_session`], [`raw_conversation`] |
 //! | decoding and encoding frames | [`decoded_frames`], [`hand_written_frames`] |
 //! | the limits and habits that are drawn | [`settings`] |
 //! | which frame met which state | [`coverage`] |
 
+mod application;
 mod conversation;
 mod coverage;
 mod decoded_frames;
@@ -25,7 +26,6 @@ mod ending;
 mod endpoint;
 mod hand_written_frames;
 mod model;
-mod owner;
 mod raw_conversation;
 mod raw_peer;
 mod raw_session;

@@ -21,7 +21,7 @@ pub(crate) enum RawStep {
     Write {
         bytes: u32,
     },
-    /// Bytes of the peer arrive, and the owner takes this many events.
+    /// Bytes of the peer arrive, and the application takes this many events.
     Read {
         bytes: u32,
         events: u8,

@@ -1,4 +1,4 @@
-//! The random settings of a conversation: the limits of both ends, and the habits of their owners.
+//! The random settings of a conversation: the limits of both ends, and the habits of their applications.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ephor_amqp::limits::Limits;
 use ephor_amqp::shared_limit::SharedLimit;
 use fastrand::Rng;
 
-/// The habits of an owner.
+/// The habits of an application.
 #[derive(Clone, Debug)]
 pub(crate) struct Habits {
     /// It answers an `attach` in a later step.

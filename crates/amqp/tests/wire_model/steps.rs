@@ -20,7 +20,7 @@ pub(crate) enum Step {
         side: Side,
         bytes: u32,
     },
-    /// Bytes arrive, and the owner takes this many events.
+    /// Bytes arrive, and the application takes this many events.
     Read {
         side: Side,
         bytes: u32,
@@ -39,7 +39,7 @@ pub(crate) enum Step {
     Rest,
 }
 
-/// A command of an owner.
+/// A command of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
     Begin,
@@ -86,7 +86,7 @@ pub(crate) fn size(random: &mut Rng) -> u16 {
     }
 }
 
-/// The number of events that an owner takes at once.
+/// The number of events that an application takes at once.
 pub(crate) fn events(random: &mut Rng) -> u8 {
     [1, 2, u8::MAX, u8::MAX][random.usize(..4)]
 }

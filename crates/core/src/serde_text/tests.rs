@@ -9,7 +9,7 @@ use serde_json::{Value, json, to_value};
 use super::*;
 use crate::checkpoint::{Checkpoint, CheckpointPolicy, Position};
 use crate::epoch::Epoch;
-use crate::failure::{Backoff, FailurePolicy};
+use crate::failure_policy::{Backoff, FailurePolicy};
 use crate::history::{ChangeReason, OwnershipChange};
 use crate::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
 use crate::ids::{GroupId, Incarnation, PartitionId};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_runtime::environment::{Environment, TokioEnvironment};
 use tokio::time::{Instant, sleep_until};
 
@@ -11,7 +11,7 @@ use super::redial::Redial;
 use super::traffic::Traffic;
 use crate::dial_limit::DialLimit;
 use crate::endpoint::{Endpoint, Transport};
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 /// State that successive connections of one `ReconnectingConnection` share: the endpoint, the counts of what
 /// they carried, the rate limit and the backoff.

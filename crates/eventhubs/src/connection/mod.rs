@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use ephor_core::epoch::Epoch;
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::panics;
 use ephor_wire::address::Address;
 use ephor_wire::management::Query;
@@ -50,7 +50,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::delivery_queue::DeliveryQueueWriter;
 use crate::dial_limit::DialLimit;
 use crate::endpoint::Endpoint;
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 use lifecycle::{Lifecycle, ReconnectState};
 use signals::Signals;
 pub(crate) use traffic::{Deadline, Traffic};

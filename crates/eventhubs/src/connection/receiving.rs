@@ -11,7 +11,7 @@ use super::task::{Owner, Task};
 use super::tokens::Waiter;
 use super::{LinkKey, ReceiverSpec};
 use crate::delivery_queue::DeliveryQueueWriter;
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 /// The state of a receiver link, from the command to its end.
 pub(super) struct ReceiverLink {

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use tokio::time::Instant;
 
 /// The maximum wait while an outage is short: a hub that comes back soon is noticed soon.

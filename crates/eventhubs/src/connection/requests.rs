@@ -19,7 +19,7 @@ use super::sessions::Kind;
 use super::task::{Owner, Task};
 use super::tokens::Waiter;
 use crate::credential::Token;
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 /// The maximum number of requests without a response.
 const MAX_PENDING_REQUESTS: usize = 2_048;

@@ -13,7 +13,7 @@ use super::sessions::Kind;
 use super::task::{Owner, Task};
 use super::tokens::Waiter;
 use super::{LinkKey, Outgoing};
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 /// The maximum message size of a hub that announces none.
 const DEFAULT_MAX_MESSAGE_SIZE: u64 = 1 << 20;
@@ -218,7 +218,7 @@ mod tests {
     use ephor_amqp::Connection;
     use ephor_amqp::connection::{Config, Event, ServerSasl};
     use ephor_amqp::driver::Driver;
-    use ephor_core::failure::Backoff;
+    use ephor_core::failure_policy::Backoff;
     use tokio::io::{DuplexStream, duplex};
 
     use super::super::lifecycle::{Lifecycle, ReconnectState};

@@ -23,7 +23,7 @@ use super::tokens::Tokens;
 use super::traffic::Metered;
 use super::{Command, LinkKey};
 use crate::endpoint::{Endpoint, Transport};
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 /// The time limit for closing a connection gracefully.
 const MAX_CLOSE_TIME: Duration = Duration::from_secs(10);

@@ -31,7 +31,7 @@ use super::requests::{PairName, Purpose};
 use super::task::Task;
 use super::traffic::Deadline;
 use crate::credential::{Token, TokenError};
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 /// The delay before a failed renewal is retried; shorter if less of the token's life is left.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(30);

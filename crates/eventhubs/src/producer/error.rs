@@ -3,8 +3,8 @@
 use ephor_wire::batch::Refused;
 use ephor_wire::condition::Refusal;
 
-use crate::connect_failure::ConnectFailure;
-use crate::failure::Failure;
+use crate::dial_error::DialError;
+use crate::failure_classes::Failure;
 
 /// A send that failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -49,7 +49,7 @@ pub enum SendFailure {
         last: String,
         /// The cause of that failure, if there was no connection.
         #[source]
-        connect: Option<ConnectFailure>,
+        connect: Option<DialError>,
     },
 }
 
@@ -65,7 +65,7 @@ impl SendFailure {
             Failure::Misconfigured(why) => Self::Misconfigured(why.to_string()),
             other => {
                 let connect = match other {
-                    Failure::NotConnected(failure) => Some(ConnectFailure::clone(failure)),
+                    Failure::NotConnected(failure) => Some(DialError::clone(failure)),
                     _ => None,
                 };
                 Self::Unavailable { attempts, last: other.to_string(), connect }

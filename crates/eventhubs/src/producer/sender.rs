@@ -32,7 +32,7 @@ use tokio::time::timeout_at;
 use super::error::SendFailure;
 use crate::client::Shared;
 use crate::connection::{Command, ConnectionHandle, Deadline, LinkKey, Outgoing};
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 /// A request to a sender task.
 pub(super) enum Job {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{RemoteReceiver, State, placeholder};
-use crate::failure::{Failure, LogReplaced};
-use crate::log_watch::LogAnswer;
+use crate::failure_classes::{Failure, LogReplaced};
+use crate::recreation_watch::LogAnswer;
 
 impl RemoteReceiver {
     /// Handles the hub's answer: its current log id, or the reason why it is unknown.

@@ -12,7 +12,7 @@ use ephor_core::source::ReceiveError;
 use ephor_wire::condition::{Condition, Refusal, name_in_errors, receive_error};
 
 use crate::connection::ReceiverSpec;
-use crate::failure::Failure;
+use crate::failure_classes::Failure;
 
 /// The maximum number of lost links that are remembered.
 const MAX_STALE_LINKS: u32 = 8;

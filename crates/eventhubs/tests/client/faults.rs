@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ephor_core::event::NewEvent;
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{EventSource, OpenRequest, ReceiveError};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ephor::EventProcessorHost;
 use ephor::memory::MemoryStore;
 use ephor_core::event::NewEvent;
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenRequest};
 use ephor_eventhubs::options::DEFAULT_BACKOFF;

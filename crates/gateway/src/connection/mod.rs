@@ -22,7 +22,7 @@
 //! | `inbound.rs` | inbound (peer → hub): deliveries on their way to the hub, and their outcomes |
 //! | `receiver.rs` | outbound: a receiver link, its states and their transitions |
 //! | `outbound.rs` | outbound (hub → peer): events on their way to the peer: credit, windows, room in the output |
-//! | `log_reads.rs` | outbound: limits how many receivers read the log at a time |
+//! | `event_log_reads.rs` | outbound: limits how many receivers read the log at a time |
 //! | `draining.rs` | outbound: receivers whose peer drains its credit |
 //! | `blocked_queues.rs` | outbound: FIFO queues of receivers that wait for room or a window |
 //! | `byte_counter.rs` | outbound: sums of bytes that are read and held |
@@ -39,9 +39,9 @@ mod blocked_queues;
 mod byte_counter;
 mod deleted_hubs;
 mod draining;
+mod event_log_reads;
 mod inbound;
 mod link;
-mod log_reads;
 mod memory_usage;
 mod outbound;
 mod receiver;
@@ -77,9 +77,9 @@ use crate::gateway::Shared;
 use answers::WaitingAnswers;
 use blocked_queues::{BlockedOn, BlockedQueues};
 use byte_counter::Tally;
+pub(crate) use event_log_reads::MAX_CONCURRENT_LOG_READS;
 use inbound::Done;
 use link::Link;
-pub(crate) use log_reads::MAX_CONCURRENT_LOG_READS;
 use outbound::{MAX_CONCURRENT_POLLS, ReceiverEvent};
 use receiver::count_polling;
 

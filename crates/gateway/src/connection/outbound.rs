@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::ConnectionTask;
 use super::blocked_queues::BlockedOn;
+use super::event_log_reads::LogReadPermits;
 use super::link::Link;
-use super::log_reads::LogReadPermits;
 use super::receiver::ReceiverState;
 use crate::error_mapping::receive_refusal;
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::time::Monotonic;
 
 /// The number of failures in a row that make a host unhealthy.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::source::SourceError;
 use ephor_core::store::StoreError;
 use ephor_core::time::Monotonic;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ephor_core::checkpoint::CheckpointPolicy;
 use ephor_core::duration_setting;
-use ephor_core::failure::FailurePolicy;
+use ephor_core::failure_policy::FailurePolicy;
 use ephor_core::position::StartPosition;
 use ephor_core::resume::OnInvalidPosition;
 use serde::de::Error as _;

@@ -4,8 +4,8 @@ use super::*;
 
 type Change<T> = fn(&mut T);
 
-fn backoff(first: u64, max: u64) -> ephor_core::failure::Backoff {
-    ephor_core::failure::Backoff { first: Duration::from_secs(first), max: Duration::from_secs(max) }
+fn backoff(first: u64, max: u64) -> ephor_core::failure_policy::Backoff {
+    ephor_core::failure_policy::Backoff { first: Duration::from_secs(first), max: Duration::from_secs(max) }
 }
 
 #[test]
@@ -43,8 +43,10 @@ fn wrong_processor_options_are_named_with_a_way_out() {
         (|o| o.checkpoint.spacing = MAX_DURATION + Duration::from_secs(1), "hardly ever be written"),
         (
             |o| {
-                o.failure =
-                    FailurePolicy::SkipAfter { attempts: 0, backoff: ephor_core::failure::DEFAULT_BACKOFF };
+                o.failure = FailurePolicy::SkipAfter {
+                    attempts: 0,
+                    backoff: ephor_core::failure_policy::DEFAULT_BACKOFF,
+                };
             },
             "0 attempts",
         ),

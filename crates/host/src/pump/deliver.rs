@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ephor_core::checkpoint::{Position, Unsaved};
 use ephor_core::event::Event;
-use ephor_core::failure::{AfterFailure, FailurePolicy};
+use ephor_core::failure_policy::{AfterFailure, FailurePolicy};
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 

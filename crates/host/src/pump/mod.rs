@@ -29,7 +29,7 @@ use std::time::Duration;
 use ephor_core::BoxError;
 use ephor_core::epoch::Epoch;
 use ephor_core::event::Event;
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::position::{SequenceNumber, StartPosition};
 use ephor_core::source::{ReceiveError, Receiver, SourceError};
 use ephor_core::store::GroupOrigin;

@@ -1,5 +1,5 @@
 //! Tests of graceful shutdowns that take long, with several hosts and while the store hangs: calls in
-//! flight get the time that they are promised.
+//! flight get the whole time limit of the shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -14,7 +14,7 @@ mod copies;
 mod crash_model;
 mod crashes;
 mod failed_sync;
-mod faulty_files;
+mod faulty_file_system;
 mod files_conformance;
 mod freed_segments;
 #[path = "../kill_helpers/mod.rs"]

@@ -7,7 +7,7 @@
 
 use ephor_core::store::{RefusalCause, StoreError};
 
-use super::failure::{Failure, damaged};
+use super::error_mapping::{Failure, damaged};
 use super::rows::text;
 use super::session::Session;
 

@@ -6,7 +6,7 @@ use ephor_core::store::{DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_A
 
 use super::clock::{NOW, SERVER};
 use super::connections::Purpose;
-use super::failure::Failure;
+use super::error_mapping::Failure;
 use super::literal;
 use super::rows::{number, optional_text};
 use super::schema::version_sql;

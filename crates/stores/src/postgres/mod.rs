@@ -20,7 +20,7 @@
 mod clock;
 mod connections;
 mod durability;
-mod failure;
+mod error_mapping;
 mod hosts;
 mod listener;
 mod literal;

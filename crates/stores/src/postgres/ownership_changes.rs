@@ -14,7 +14,7 @@ use ephor_core::store::{Claim, Handoff, MAX_HISTORY_PER_PARTITION, Seek, SeekReq
 use sqlx::postgres::PgRow;
 
 use super::connections::Purpose;
-use super::failure::{self, Failure};
+use super::error_mapping::{self, Failure};
 use super::partition_state::{PartitionState, checkpoint_in};
 use super::rows::{CHECKPOINT_COLUMNS, text};
 use super::session::{MAX_ATTEMPTS, Session, execute};
@@ -126,7 +126,7 @@ impl Session {
             let sql = self.write(group, &state, &planned)?;
             let written = execute(&mut pooled.connection, &sql).await;
             match written {
-                Err(Failure::Sqlx(error)) if failure::is_conflict(&error) => pooled.return_to_pool(),
+                Err(Failure::Sqlx(error)) if error_mapping::is_conflict(&error) => pooled.return_to_pool(),
                 Err(error) => return Err(error),
                 Ok(rows) => {
                     pooled.return_to_pool();

@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 
 use super::clock::{NOW, Reading, SERVER};
 use super::connections::{PooledConnection, Purpose};
-use super::failure::{Failure, damaged};
+use super::error_mapping::{Failure, damaged};
 use super::rows::{CHECKPOINT_COLUMNS, LEASE_COLUMNS, checkpoint, fence, lease, number, reading, text};
 use super::session::Session;
 use super::{literal, rows};

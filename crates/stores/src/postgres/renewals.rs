@@ -9,7 +9,7 @@ use sqlx::postgres::PgRow;
 
 use super::clock::{NOW, SERVER};
 use super::connections::Purpose;
-use super::failure::{Failure, damaged};
+use super::error_mapping::{Failure, damaged};
 use super::partition_state::{clock_row, kind, time_of};
 use super::rows::{LEASE_COLUMNS, number, optional_number, seen_lease};
 use super::schema::version_sql;

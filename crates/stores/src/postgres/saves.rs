@@ -9,13 +9,13 @@ use ephor_core::store::{Save, SaveRequest};
 use sqlx::PgConnection;
 
 use super::connections::Purpose;
-use super::failure::{self, Failure};
+use super::error_mapping::{self, Failure};
 use super::ownership_changes::{position_values, too_many_conflicts};
 use super::partition_state::{checkpoint_in, clock_row, kind, time_of};
 use super::rows::{CHECKPOINT_COLUMNS, number};
 use super::schema::version_sql;
 use super::session::{MAX_ATTEMPTS, Session, execute};
-use super::{failure::damaged, literal};
+use super::{error_mapping::damaged, literal};
 
 impl Session {
     pub(super) async fn save(&self, group: &GroupId, request: &SaveRequest) -> Result<Save, Failure> {
@@ -31,7 +31,7 @@ impl Session {
             let condition = format!("revision = {revision} AND {}", state.reading.is_fresh());
             let sql = self.save_sql(group, request, checkpoint, &condition)?;
             match execute(&mut pooled.connection, &format!("{} {sql}", self.lock_limit())).await {
-                Err(Failure::Sqlx(error)) if failure::is_conflict(&error) => pooled.return_to_pool(),
+                Err(Failure::Sqlx(error)) if error_mapping::is_conflict(&error) => pooled.return_to_pool(),
                 Err(error) => return Err(error),
                 Ok(rows) => {
                     pooled.return_to_pool();

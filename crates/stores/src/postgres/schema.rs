@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 
 use ephor_core::store::{RefusalCause, StoreError};
 
-use super::failure::{self, Failure};
+use super::error_mapping::{self, Failure};
 use super::rows::number;
 use super::session::execute;
 
@@ -167,12 +167,14 @@ pub(super) fn version_sql(schema: &str) -> String {
 /// The version of the tables; none if there are no tables.
 pub(super) async fn version(connection: &mut PgConnection, schema: &str) -> Result<Option<usize>, Failure> {
     let rows = match execute(connection, &version_sql(schema)).await {
-        Err(Failure::Sqlx(error)) if failure::is_missing(&error) => return Ok(None),
+        Err(Failure::Sqlx(error)) if error_mapping::is_missing(&error) => return Ok(None),
         rows => rows?,
     };
     let Some(row) = rows.first() else { return Ok(None) };
     let version = number(row, "version");
-    version.map(Some).map_err(|why| failure::damaged(format!("the version of the schema {schema}: {why}")))
+    version
+        .map(Some)
+        .map_err(|why| error_mapping::damaged(format!("the version of the schema {schema}: {why}")))
 }
 
 pub(super) fn newer(schema: &str, found: usize, known: usize) -> StoreError {

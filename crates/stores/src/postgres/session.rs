@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use tokio::sync::Mutex;
 
 use super::connections::{Connections, PooledConnection, Purpose};
-use super::failure::{self, Failure};
+use super::error_mapping::{self, Failure};
 use super::options::PostgresOptions;
 use super::rows::number;
 use super::schema::{self, version_sql};
@@ -75,18 +75,18 @@ impl Session {
     ) -> Result<T, StoreError> {
         match tokio::time::timeout(self.options.call_limit, act).await {
             Ok(outcome) => outcome.map_err(|failure| self.store_error(failure)),
-            Err(_) => Err(failure::too_late(&self.place, self.options.call_limit)),
+            Err(_) => Err(error_mapping::too_late(&self.place, self.options.call_limit)),
         }
     }
 
     fn store_error(&self, failure: Failure) -> StoreError {
         if let Failure::Sqlx(error) = &failure
-            && failure::is_missing(error)
+            && error_mapping::is_missing(error)
         {
             // The tables were dropped: the next call checks them.
             self.prepared.store(false, Ordering::Relaxed);
         }
-        failure::of(failure, &self.place)
+        error_mapping::of(failure, &self.place)
     }
 
     /// Runs the first statement of a call, which must be repeatable. It runs again if the server has
@@ -111,10 +111,12 @@ impl Session {
                         return Err(newer);
                     }
                 },
-                Err(Failure::Sqlx(error)) if attempts < MAX_ATTEMPTS && failure::is_conflict(&error) => {
+                Err(Failure::Sqlx(error))
+                    if attempts < MAX_ATTEMPTS && error_mapping::is_conflict(&error) =>
+                {
                     pooled.return_to_pool();
                 }
-                Err(Failure::Sqlx(error)) if pooled.reused && failure::is_broken(&error) => {
+                Err(Failure::Sqlx(error)) if pooled.reused && error_mapping::is_broken(&error) => {
                     self.connections.forget_idle();
                 }
                 Err(error) => return Err(error),

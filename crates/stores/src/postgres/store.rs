@@ -16,7 +16,7 @@ use ephor_core::store::{
 };
 
 use super::connections::Purpose;
-use super::failure;
+use super::error_mapping;
 use super::listener::Listener;
 use super::options::{InvalidSettings, PostgresOptions, connect_options};
 use super::rows;
@@ -133,7 +133,7 @@ impl PostgresStore {
         first: SequenceNumber,
     ) -> Result<Save, StoreError> {
         let saved = self.session().save_in(transaction, group, request, first).await;
-        saved.map_err(|error| failure::of(error, &self.session().place))
+        saved.map_err(|error| error_mapping::of(error, &self.session().place))
     }
 
     fn session(&self) -> &Session {

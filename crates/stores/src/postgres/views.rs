@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 
 use super::clock::Reading;
 use super::connections::Purpose;
-use super::failure::{Failure, damaged};
+use super::error_mapping::{Failure, damaged};
 use super::literal;
 use super::ownership_changes::group_of;
 use super::partition_state::{clock_row, kind, time_of};

@@ -18,7 +18,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::clock::{self, Reading};
-use super::failure;
+use super::error_mapping;
 use super::open::{read_clock, write_clock};
 use super::records::{Records, TransactionError, TransactionResult, groups};
 use super::schema::MIGRATIONS;
@@ -158,7 +158,7 @@ fn fine<T>(result: TransactionResult<T>) -> Option<T> {
             {
                 panic!("{error:?}");
             }
-            let mapped = failure::of_transaction(error, std::path::Path::new("ephor.db"));
+            let mapped = error_mapping::of_transaction(error, std::path::Path::new("ephor.db"));
             assert!(
                 !matches!(mapped, StoreError::Throttled(_)) && !mapped.to_string().is_empty(),
                 "{mapped:?}"

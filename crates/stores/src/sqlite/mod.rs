@@ -18,7 +18,7 @@ mod clock;
 mod database_paths;
 mod disk_comparison;
 mod disk_repair;
-mod failure;
+mod error_mapping;
 mod file_modes;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;

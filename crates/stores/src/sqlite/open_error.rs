@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ephor_core::BoxError;
 
 use super::clock::OtherMachine;
-use super::failure::{self, Kind};
+use super::error_mapping::{self, Kind};
 
 /// Why a file cannot be opened as a store.
 #[derive(Debug, thiserror::Error)]
@@ -194,7 +194,7 @@ pub enum OpenError {
 impl OpenError {
     pub(super) fn of_sqlite(error: rusqlite::Error, path: &Path) -> Self {
         let path = path.to_owned();
-        match failure::kind(&error) {
+        match error_mapping::kind(&error) {
             Kind::Busy => Self::Busy { path, holder: "another process holds the write lock".into() },
             Kind::Full => Self::Full { path },
             Kind::ReadOnly => Self::ReadOnly { path },

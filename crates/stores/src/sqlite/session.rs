@@ -22,7 +22,7 @@ use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use super::clock::{self, ClockRow, Reading};
 use super::database_paths::DatabasePaths;
 use super::disk_repair::{connect_without_repair, repair_and_connect};
-use super::failure::{self, Kind};
+use super::error_mapping::{self, Kind};
 use super::file_modes;
 use super::lock_holder;
 use super::machine::Machine;
@@ -121,7 +121,7 @@ impl Session {
         let (transaction, clock) = self.begin(TransactionBehavior::Immediate, since)?;
         let done = write_within(transaction, &clock, group, act);
         let path = &self.paths.database;
-        let (value, woken) = done.map_err(|error| failure::of_transaction(error, path))?;
+        let (value, woken) = done.map_err(|error| error_mapping::of_transaction(error, path))?;
         if let Some(woken) = woken {
             self.unsynced = true;
             self.wakers.notify(group, woken);
@@ -137,7 +137,7 @@ impl Session {
     ) -> Result<T, StoreError> {
         self.check()?;
         let (transaction, clock) = self.begin(TransactionBehavior::Deferred, since)?;
-        act(&transaction, &clock).map_err(|error| failure::of_transaction(error, &self.paths.database))
+        act(&transaction, &clock).map_err(|error| error_mapping::of_transaction(error, &self.paths.database))
     }
 
     /// Returns after everything that was committed here is on disk.
@@ -205,7 +205,7 @@ impl Session {
             false => Ok(()),
         });
         match done {
-            Err(error) if failure::is_io(&error) => Err(error),
+            Err(error) if error_mapping::is_io(&error) => Err(error),
             // Another process copies it, or the disk is full: the log grows, and a later sync retries.
             _ => Ok(()),
         }
@@ -237,13 +237,13 @@ impl Session {
         let deadline = since + self.busy_wait;
         loop {
             match self.try_to_begin(behavior) {
-                Err(TransactionError::Sqlite(error)) if failure::kind(&error) == Kind::Busy => {
+                Err(TransactionError::Sqlite(error)) if error_mapping::kind(&error) == Kind::Busy => {
                     if Instant::now() >= deadline {
                         return Err(self.busy());
                     }
                     std::thread::sleep(LOCK_RETRY_PAUSE);
                 }
-                Err(other) => return Err(failure::of_transaction(other, &self.paths.database)),
+                Err(other) => return Err(error_mapping::of_transaction(other, &self.paths.database)),
                 Ok(begun) => return Ok(begun),
             }
         }

@@ -75,8 +75,8 @@ fn a_failing_seed_is_told_and_is_the_same_every_time() {
     };
     let first = tell();
     assert!(first.faults <= 2, "{first}");
-    for part in ["THE STORY OF SEED", "WHAT GOES WRONG", "missing from the user's own results"] {
-        assert!(first.story.contains(part), "{part}:\n{first}");
+    for part in ["THE REPORT OF SEED", "WHAT GOES WRONG", "missing from the user's own results"] {
+        assert!(first.report.contains(part), "{part}:\n{first}");
     }
     assert_eq!(format!("{first:?}"), tell().to_string());
 }
@@ -115,7 +115,7 @@ fn a_write_that_nobody_waits_for_is_found_with_any_policy() {
     });
     let failure = failure.unwrap_err();
     assert!(failure.broken.contains("missing from the user's own results"), "{failure}");
-    assert!(failure.story.contains("checkpoints: every 1 s"), "{failure}");
+    assert!(failure.report.contains("checkpoints: every 1 s"), "{failure}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn play_store(seeds: std::ops::Range<u64>, fences: bool) -> Result<simulation::R
 fn a_store_that_forgets_to_fence_is_found() {
     let failure = play_store(0..100, false).unwrap_err();
     assert!(failure.broken.contains("was accepted after"), "{failure}");
-    assert!(failure.story.contains("goes from nobody to host-"), "{failure}");
+    assert!(failure.report.contains("goes from nobody to host-"), "{failure}");
 }
 
 #[test]

@@ -33,6 +33,6 @@ fn no_event_is_lost() {
         world.processor(move |environment, _| Recorder { table: table.clone(), environment });
         world.every_event(move |_, event| written.contains(event));
     });
-    let failure = outcome.unwrap_err(); // `outcome.unwrap()` in a test of yours: it shows the story
+    let failure = outcome.unwrap_err(); // `outcome.unwrap()` in a test of yours: it shows the report
     assert!(failure.broken.contains("missing from the user's own results"), "{failure}");
 }

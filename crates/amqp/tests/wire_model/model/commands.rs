@@ -1,11 +1,11 @@
-//! The owner's commands: what they must return, and what they must write.
+//! The application's commands: what they must return, and what they must write.
 
 use ephor_amqp::connection::{Blocked, LinkId, Sent, SessionId};
 use ephor_amqp::performative::{Attach, Outcome, Role};
 
 use super::{Expected, Link, LinkState, Model, Outgoing, Phase, SessionState, Wanted};
 
-/// A message that the owner wants to send.
+/// A message that the application wants to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) settled: bool,
@@ -197,7 +197,7 @@ impl Model {
         Ok(())
     }
 
-    /// True if nothing may keep the owner from sending this message: neither the peer, nor our limits, nor
+    /// True if nothing may keep the application from sending this message: neither the peer, nor our limits, nor
     /// output that has not been read down to half of its limit, nor rests of other messages.
     pub(crate) fn must_be_possible(&self, id: LinkId, message: &Message, output: usize) -> bool {
         let rests: usize = self.unfinished().map(|outgoing| outgoing.payload.len()).sum();
@@ -251,7 +251,7 @@ impl Model {
         }
     }
 
-    /// The owner settles deliveries that it has; none in between is left out.
+    /// The application settles deliveries that it has; none in between is left out.
     pub(crate) fn settle(&mut self, id: LinkId, first: u32, last: u32, outcome: &Outcome) {
         let Some(link) = self.links.get(&id) else { return };
         let detaching = matches!(link.state, LinkState::Detaching { .. });

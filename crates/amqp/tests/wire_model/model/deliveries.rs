@@ -3,7 +3,7 @@
 use ephor_amqp::connection::{LinkId, SessionId};
 use ephor_amqp::performative::{Disposition, Role, condition as conditions};
 
-use super::events::Expected;
+use super::expected_events::Expected;
 use super::{Incoming, LinkState, Model, in_range};
 use crate::decoded_frames::Part;
 
@@ -72,7 +72,7 @@ impl Model {
         }
     }
 
-    /// The owner gets no message, so that the credit that the delivery used is granted again; but not while the
+    /// The application gets no message, so that the credit that the delivery used is granted again; but not while the
     /// sender has to return it.
     fn grant_again(&mut self, id: LinkId) {
         if !self.is_attached(id, Role::Receiver) {

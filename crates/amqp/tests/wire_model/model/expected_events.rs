@@ -1,4 +1,4 @@
-//! Events: each one was due, in this order, and none is missing.
+//! Checks that a connection reports exactly the expected events to its application, in order.
 
 use std::collections::BTreeMap;
 

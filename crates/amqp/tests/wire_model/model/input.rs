@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ephor_amqp::connection::{LinkId, SessionId};
 use ephor_amqp::performative::{Attach, Begin, Detach, Flow, Role, condition as conditions};
 
-use super::events::{Expected, condition};
+use super::expected_events::{Expected, condition};
 use super::output::Wanted;
 use super::{LinkState, Model, Phase, SessionState, distance};
 use crate::coverage::{LinkCover, SessionCover};

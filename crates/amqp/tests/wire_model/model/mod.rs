@@ -2,16 +2,16 @@
 //! contract of `Connection`.
 //!
 //! ```text
-//! the owner's commands ─► commands.rs ─┐                    ┌─► output.rs: may this frame be written?
+//! the application's commands ─► commands.rs ─┐                    ┌─► output.rs: may this frame be written?
 //! frames that were decoded ─► input.rs ┼─► sessions, links ─┤
-//!                             deliveries.rs                 └─► events.rs: was this event due, and in this order?
+//!                             deliveries.rs                 └─► expected_events.rs: is this the event that comes next?
 //! ```
 //!
 //! A violation is a panic: the driver catches it, reduces the conversation and prints it.
 
 mod commands;
 mod deliveries;
-mod events;
+mod expected_events;
 mod input;
 mod output;
 
@@ -24,7 +24,7 @@ use ephor_amqp::performative::{Outcome, Role};
 use crate::coverage::Coverage;
 
 pub(crate) use commands::Message;
-pub(crate) use events::Expected;
+pub(crate) use expected_events::Expected;
 pub(crate) use output::Wanted;
 
 /// The phase of the connection, after both `open`.
@@ -102,7 +102,7 @@ pub(crate) struct Session {
     pub(crate) unsettled_out: BTreeMap<u32, LinkId>,
     pub(crate) outgoing: VecDeque<Outgoing>,
     pub(crate) unsettled_in: BTreeMap<u32, LinkId>,
-    /// Settled by the owner; the disposition has not been seen.
+    /// Settled by the application; the disposition has not been seen.
     pub(crate) settled_in: BTreeMap<u32, Outcome>,
     /// The peer waits for our settlement of these.
     pub(crate) settle_second: BTreeMap<u32, Option<Outcome>>,
@@ -167,7 +167,7 @@ pub(crate) struct Model {
     pub(crate) spare_flows: usize,
     pub(crate) ages: u64,
     pub(crate) coverage: Coverage,
-    /// Deliveries and settlements that were reported to the owner.
+    /// Deliveries and settlements that were reported to the application.
     pub(crate) delivered: u64,
     pub(crate) settled: u64,
 }

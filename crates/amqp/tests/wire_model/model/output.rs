@@ -3,7 +3,7 @@
 use ephor_amqp::connection::{LinkId, SessionId};
 use ephor_amqp::performative::{Attach, Begin, Detach, Disposition, Flow, Outcome, Role};
 
-use super::events::condition;
+use super::expected_events::condition;
 use super::{Model, Session};
 use crate::decoded_frames::{Body, Frame, Part};
 

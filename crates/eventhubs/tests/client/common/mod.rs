@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ephor_core::event::Event;
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::ids::{ConsumerGroup, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::source::{OpenRequest, Receiver};

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ephor_core::event::{Event, NewEvent};
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::source::{EventSource, OpenRequest, Receiver};
 use ephor_eventhubs::{EventHub, EventHubOptions, EventHubProducer, ProducerOptions, Target};

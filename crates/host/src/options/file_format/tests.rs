@@ -1,6 +1,6 @@
 //! Tests that pin the format of the options in a configuration file.
 
-use ephor_core::failure::Backoff;
+use ephor_core::failure_policy::Backoff;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::SequenceNumber;
 use serde_json::{Value, json, to_value};

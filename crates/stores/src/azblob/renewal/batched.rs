@@ -24,7 +24,7 @@ use crate::azblob::renewal::batch::{RenewalBatch, batch_number};
 use crate::azblob::renewal::renew::{Outcome, Outcomes};
 use crate::azblob::renewal::revocations::KnownBatch;
 use crate::azblob::service::container::{Stamp, Write};
-use crate::azblob::service::failure;
+use crate::azblob::service::error_mapping;
 use crate::azblob::session::{MAX_ATTEMPTS, Session, within};
 
 /// The renewal of one batch in progress.
@@ -63,7 +63,7 @@ impl BatchRenewal<'_> {
     }
 
     fn fail(&mut self, error: &StoreError) {
-        self.close(|_| true, || Err(failure::copy_of(error)));
+        self.close(|_| true, || Err(error_mapping::copy_of(error)));
     }
 
     fn take_read(&mut self, index: usize, outcome: Option<Outcome>) {

@@ -18,7 +18,7 @@ use futures_util::{StreamExt, stream};
 
 use crate::azblob::layout::blob_names::Names;
 use crate::azblob::operations::fencing::too_many_conflicts;
-use crate::azblob::service::failure;
+use crate::azblob::service::error_mapping;
 use crate::azblob::session::{MAX_ATTEMPTS, Session, locked, within};
 
 pub(in crate::azblob) type Outcome = Result<Renewal, StoreError>;
@@ -82,7 +82,7 @@ impl Session {
             }
             Ok::<(), StoreError>(())
         };
-        let late = || failure::too_late(&self.container.place, "renewals", limit);
+        let late = || error_mapping::too_late(&self.container.place, "renewals", limit);
         match within(limit, renewals).await {
             Some(done) => done?,
             None => tracing::debug!(
@@ -107,7 +107,7 @@ impl Session {
         what: &str,
         step: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let late = || Err(failure::too_late(&self.container.place, what, limit));
+        let late = || Err(error_mapping::too_late(&self.container.place, what, limit));
         within(limit, step).await.unwrap_or_else(late)
     }
 

@@ -4,6 +4,6 @@ pub(super) mod account_checks;
 pub(super) mod container;
 pub(super) mod credential;
 pub(super) mod entra;
-pub(super) mod failure;
+pub(super) mod error_mapping;
 pub(super) mod sas_expiry;
 pub(super) mod signing;

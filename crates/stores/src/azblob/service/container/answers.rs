@@ -10,7 +10,7 @@ use ephor_core::time::Timestamp;
 
 use super::Container;
 use crate::azblob::layout::metadata::Metadata;
-use crate::azblob::service::failure;
+use crate::azblob::service::error_mapping;
 
 const ETAG: HeaderName = HeaderName::from_static("etag");
 const LAST_MODIFIED: HeaderName = HeaderName::from_static("last-modified");
@@ -61,7 +61,7 @@ pub(in crate::azblob) enum Write {
 impl Container {
     pub(super) fn stamp(&self, headers: &Headers, what: &str) -> Result<Stamp, StoreError> {
         let etag = headers.get_optional_str(&ETAG);
-        let etag = etag.ok_or_else(|| failure::unreadable(&self.place, what, "it has no ETag"))?;
+        let etag = etag.ok_or_else(|| error_mapping::unreadable(&self.place, what, "it has no ETag"))?;
         let modified = self.time(headers, &LAST_MODIFIED, what)?;
         Ok(Stamp { etag: unquoted(etag), modified })
     }
@@ -73,7 +73,7 @@ impl Container {
         what: &str,
     ) -> Result<Timestamp, StoreError> {
         let time = headers.get_optional_str(name).and_then(|text| parse_rfc7231(text).ok());
-        let why = || failure::unreadable(&self.place, what, &format!("it has no {}", name.as_str()));
+        let why = || error_mapping::unreadable(&self.place, what, &format!("it has no {}", name.as_str()));
         let time = Timestamp(time.ok_or_else(why)?.unix_timestamp() * 1_000);
         if let Some(expiry) = &self.expiry {
             expiry.warn_at(time, &self.place);
@@ -84,7 +84,7 @@ impl Container {
 
 /// Whether an error is a failed condition. A blob lease of another process is not.
 pub(super) fn is_lost_race(error: &Error) -> bool {
-    match failure::answer(error) {
+    match error_mapping::answer(error) {
         Some((412, code)) => !code.starts_with("Lease"),
         Some((409, code)) => code == "BlobAlreadyExists",
         // Another server, such as a gateway, may also send 404.

@@ -24,7 +24,7 @@ use ephor_core::time::Timestamp;
 use futures_util::TryStreamExt;
 
 use crate::azblob::layout::metadata::Metadata;
-use crate::azblob::service::failure;
+use crate::azblob::service::error_mapping;
 use crate::azblob::service::sas_expiry::SasExpiry;
 pub(in crate::azblob) use answers::{Blob, Listed, Read, Stamp, Write};
 use answers::{DATE, NO_BLOB, NO_CONTAINER, VERSION, is_lost_race, listed, metadata, quoted};
@@ -52,9 +52,9 @@ impl Container {
     /// Whether the container exists.
     pub(in crate::azblob) async fn exists(&self) -> Result<bool, StoreError> {
         let what = "looking for the container";
-        match self.send(what, failure::broke, || self.client.get_properties(None)).await? {
+        match self.send(what, error_mapping::broke, || self.client.get_properties(None)).await? {
             Ok(_) => Ok(true),
-            Err(error) => match failure::answer(&error) {
+            Err(error) => match error_mapping::answer(&error) {
                 Some((404, NO_CONTAINER)) => Ok(false),
                 // A signature for the container may list its blobs, but not read its properties.
                 Some((403, _)) => self.exists_to_list().await,
@@ -67,7 +67,7 @@ impl Container {
         let what = "looking for the container by a listing";
         match self.ask_page(NOTHING, None, what).await? {
             Ok(_) => Ok(true),
-            Err(error) if matches!(failure::answer(&error), Some((404, NO_CONTAINER))) => Ok(false),
+            Err(error) if matches!(error_mapping::answer(&error), Some((404, NO_CONTAINER))) => Ok(false),
             Err(error) => Err(self.failed(&error, what)),
         }
     }
@@ -75,9 +75,11 @@ impl Container {
     /// Creates the container. Succeeds if it exists already.
     pub(in crate::azblob) async fn make(&self) -> Result<(), StoreError> {
         let what = "creating the container";
-        match self.send(what, failure::was_not_sent, || self.client.create(None)).await? {
+        match self.send(what, error_mapping::was_not_sent, || self.client.create(None)).await? {
             Ok(_) => Ok(()),
-            Err(error) if matches!(failure::answer(&error), Some((409, "ContainerAlreadyExists"))) => Ok(()),
+            Err(error) if matches!(error_mapping::answer(&error), Some((409, "ContainerAlreadyExists"))) => {
+                Ok(())
+            }
             Err(error) => Err(self.failed(&error, what)),
         }
     }
@@ -90,11 +92,12 @@ impl Container {
             headers.get_optional_str(&header).map(|value| value.eq_ignore_ascii_case("true"))
         };
         // A signature for the container may ask only there, and an emulator answers only for the account.
-        let here = self.send(what, failure::was_not_sent, || self.client.get_account_info(None)).await;
+        let here = self.send(what, error_mapping::was_not_sent, || self.client.get_account_info(None)).await;
         if let Some(said) = here.ok().and_then(Result::ok).and_then(|answer| said(answer.headers())) {
             return said;
         }
-        let there = self.send(what, failure::was_not_sent, || self.service.get_account_info(None)).await;
+        let there =
+            self.send(what, error_mapping::was_not_sent, || self.service.get_account_info(None)).await;
         there.ok().and_then(Result::ok).and_then(|answer| said(answer.headers())).unwrap_or(false)
     }
 
@@ -102,7 +105,7 @@ impl Container {
     pub(in crate::azblob) async fn keeps_deleted(&self) -> bool {
         let what = "asking for the account's settings";
         let settings = || async { self.service.get_properties(None).await?.into_model() };
-        let answer = self.send(what, failure::was_not_sent, settings).await;
+        let answer = self.send(what, error_mapping::was_not_sent, settings).await;
         let Ok(Ok(settings)) = answer else { return false };
         settings.delete_retention_policy.and_then(|policy| policy.enabled).unwrap_or(false)
     }
@@ -116,7 +119,7 @@ impl Container {
     pub(in crate::azblob) async fn head(&self, name: &str) -> Result<Read, StoreError> {
         let what = format!("reading {name}");
         let blob = self.client.blob_client(name);
-        match self.send(&what, failure::broke, || blob.get_properties(None)).await? {
+        match self.send(&what, error_mapping::broke, || blob.get_properties(None)).await? {
             Ok(answer) => {
                 let headers = answer.headers();
                 let stamp = self.stamp(headers, &what)?;
@@ -131,7 +134,7 @@ impl Container {
                     }
                     _ => return Err(self.failed(&error, &what)),
                 };
-                match failure::answer(&error) {
+                match error_mapping::answer(&error) {
                     Some((404, NO_BLOB)) => Ok(Read { at: self.time(headers, &DATE, &what)?, blob: None }),
                     _ => Err(self.failed(&error, &what)),
                 }
@@ -148,12 +151,12 @@ impl Container {
             let headers = answer.headers;
             Ok((headers, answer.body.collect().await?))
         };
-        match self.send(&what, failure::broke, whole).await? {
+        match self.send(&what, error_mapping::broke, whole).await? {
             Ok((headers, body)) => {
                 let text = String::from_utf8_lossy(&body).into_owned();
                 Ok(Some((Blob { metadata: metadata(&headers), stamp: self.stamp(&headers, &what)? }, text)))
             }
-            Err(error) => match failure::answer(&error) {
+            Err(error) => match error_mapping::answer(&error) {
                 Some((404, NO_BLOB)) => Ok(None),
                 _ => Err(self.failed(&error, &what)),
             },
@@ -208,7 +211,7 @@ impl Container {
             let headers = page.headers().clone();
             Ok(Some((headers, page.into_model()?)))
         };
-        self.send(what, failure::broke, page).await
+        self.send(what, error_mapping::broke, page).await
     }
 
     /// Creates a blob, if it does not exist.
@@ -252,7 +255,7 @@ impl Container {
             let content = RequestContent::from(body.as_bytes().to_vec());
             blob.upload(content, Some(options))
         };
-        let outcome = self.send(&what, failure::was_not_sent, upload).await?;
+        let outcome = self.send(&what, error_mapping::was_not_sent, upload).await?;
         let headers = outcome.map(|answer| answer.raw_response.headers().clone());
         self.written(headers, &what)
     }
@@ -271,7 +274,7 @@ impl Container {
             let options = BlobClientSetMetadataOptions { if_match: Some(quoted(etag)), ..Default::default() };
             blob.set_metadata(&metadata, Some(options))
         };
-        let outcome = self.send(&what, failure::was_not_sent, update).await?;
+        let outcome = self.send(&what, error_mapping::was_not_sent, update).await?;
         self.written(outcome.map(|answer| answer.headers().clone()), &what)
     }
 
@@ -283,7 +286,7 @@ impl Container {
             let options = BlobClientDeleteOptions { if_match: etag.map(quoted), ..Default::default() };
             blob.delete(Some(options))
         };
-        match self.send(&what, failure::was_not_sent, delete).await? {
+        match self.send(&what, error_mapping::was_not_sent, delete).await? {
             Ok(_) => Ok(()),
             Err(error) if is_lost_race(&error) => Ok(()),
             Err(error) => Err(self.failed(&error, &what)),
@@ -306,9 +309,9 @@ impl Container {
             };
             blob.acquire_lease(seconds, Some(options))
         };
-        match self.send(&what, failure::was_not_sent, acquire).await? {
+        match self.send(&what, error_mapping::was_not_sent, acquire).await? {
             Ok(_) => Ok(true),
-            Err(error) if matches!(failure::answer(&error), Some((409, _))) => Ok(false),
+            Err(error) if matches!(error_mapping::answer(&error), Some((409, _))) => Ok(false),
             Err(error) => Err(self.failed(&error, &what)),
         }
     }
@@ -318,7 +321,7 @@ impl Container {
         let what = format!("giving back the lease of {name}");
         let blob = self.client.blob_client(name);
         let outcome =
-            self.send(&what, failure::was_not_sent, || blob.release_lease(id.to_owned(), None)).await;
+            self.send(&what, error_mapping::was_not_sent, || blob.release_lease(id.to_owned(), None)).await;
         if !matches!(outcome, Ok(Ok(_))) {
             tracing::debug!(name, "a blob lease could not be released; it expires");
         }
@@ -326,9 +329,11 @@ impl Container {
 
     /// Maps an error. An expired signature is reported as such, whatever code the service sends.
     fn failed(&self, error: &Error, what: &str) -> StoreError {
-        let over = self.expiry.as_ref().filter(|_| matches!(failure::answer(error), Some((401 | 403, _))));
-        let expired = over.and_then(|expiry| expiry.refusal(failure::said_at(error), &self.place, what));
-        expired.unwrap_or_else(|| failure::of(error, &self.place, what))
+        let over =
+            self.expiry.as_ref().filter(|_| matches!(error_mapping::answer(error), Some((401 | 403, _))));
+        let expired =
+            over.and_then(|expiry| expiry.refusal(error_mapping::said_at(error), &self.place, what));
+        expired.unwrap_or_else(|| error_mapping::of(error, &self.place, what))
     }
 
     fn written(&self, outcome: Result<Headers, Error>, what: &str) -> Result<Write, StoreError> {
@@ -367,7 +372,7 @@ impl Container {
                 }
             }
         };
-        let late = |_| failure::too_late(&self.place, what, self.limit);
+        let late = |_| error_mapping::too_late(&self.place, what, self.limit);
         tokio::time::timeout(self.limit, all).await.map_err(late)
     }
 }

@@ -274,7 +274,9 @@ async fn a_token_may_name_its_host_without_a_scheme() {
         ("localhost:5672", 202),
         ("localhost/homes", 202),
         ("localhost/other", 401),
-        ("homes", 401),
+        ("homes", 202),
+        ("other", 401),
+        ("homes.example/homes", 401),
     ] {
         let mut client = Client::unauthenticated(server.address).await;
         let signed = sign(resource, NAME, &Key::new(KEY), now() + HOUR);

@@ -33,12 +33,16 @@ impl Scope {
         Some(Self { host: authority.map(host), named, odd_partition })
     }
 
-    /// Parses the resource of a token, which names a host even if it has no scheme: Azure's Go SDK documents
-    /// `host/hub`.
+    /// Parses the resource of a token. It begins with a host also without a scheme, as in `host/hub` of Azure's Go
+    /// SDK, if its first part can be no plain hub name: clients choose the host that they ask for, so a token for
+    /// the hub `homes` must not become one for every hub of a host of that name.
     pub fn of_token(resource: &str) -> Option<Self> {
-        match resource.contains("://") || resource.starts_with('/') || resource.is_empty() {
-            true => Self::parse(resource),
-            false => Self::parse(&format!("sb://{resource}")),
+        let first = resource.split('/').next().unwrap_or_default().to_ascii_lowercase();
+        let is_known = first == "localhost" || first.contains(".servicebus.");
+        let names_a_host = is_known || first.contains(':') || (first.contains('.') && resource.contains('/'));
+        match names_a_host && !resource.contains("://") {
+            true => Self::parse(&format!("sb://{resource}")),
+            false => Self::parse(resource),
         }
     }
 
@@ -169,23 +173,36 @@ mod tests {
     }
 
     #[test]
-    fn the_resource_of_a_token_begins_with_a_host_also_without_a_scheme() {
+    fn the_resource_of_a_token_may_begin_with_a_host_without_a_scheme() {
         let scope = |uri| Scope::parse(uri).unwrap();
         for (resource, inner) in [
             ("localhost", "sb://localhost/hub/Partitions/0"),
             ("localhost:5672", "amqps://localhost/hub"),
             ("ns.servicebus.windows.net/hub", "amqps://ns.servicebus.windows.net/hub/$management"),
+            ("ns.servicebus.windows.net", "amqps://ns.servicebus.windows.net/hub"),
             ("[::1]:5672/hub", "sb://[::1]/hub"),
             ("amqps://localhost/hub", "sb://localhost/hub"),
         ] {
             assert!(Scope::of_token(resource).unwrap().covers(&scope(inner)), "{resource}");
         }
         for (resource, inner) in [
-            ("hub", "sb://localhost/hub"),
             ("localhost/hub", "sb://localhost/other"),
             ("localhost/hub", "sb://other/hub"),
+            ("ns.servicebus.windows.net/hub", "sb://ns.servicebus.windows.net/other"),
         ] {
             assert!(!Scope::of_token(resource).unwrap().covers(&scope(inner)), "{resource}");
+        }
+    }
+
+    #[test]
+    fn a_token_for_a_hub_without_a_host_is_for_no_other_hub_whatever_host_is_asked_for() {
+        let scope = |uri: &str| Scope::parse(uri).unwrap();
+        for hub in ["homes", "homes.eu", "homes/alarms"] {
+            let token = Scope::of_token(hub).unwrap();
+            assert!(token.covers(&scope(&format!("sb://localhost/{hub}"))), "{hub}");
+            for other in ["sb://localhost/r", "sb://homes/r", "sb://homes.eu/r", "sb://homes/alarms", "sb://homes/"] {
+                assert!(!token.covers(&scope(other)), "{hub} {other}");
+            }
         }
     }
 

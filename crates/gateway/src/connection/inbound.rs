@@ -18,7 +18,7 @@ use super::attach::SENDER_CREDIT;
 use super::link::{Link, NumberedLink, SenderLink};
 use super::requests::Reply;
 use crate::error_mapping::send_refusal;
-use crate::idempotence::{Claimed, number_of};
+use crate::idempotence::{Claimed, Fingerprint, number_of};
 
 /// The approximate size of a delivery beside its payload, so that many small ones count as well.
 pub(super) const DELIVERY_OVERHEAD: usize = 1 << 10;
@@ -41,6 +41,8 @@ struct Prepared {
     key: Option<String>,
     /// The number of the first event, if the producer is idempotent.
     first: Option<i32>,
+    /// The fingerprint of its events, if the producer is idempotent.
+    fingerprint: Fingerprint,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
@@ -131,7 +133,7 @@ fn send(
     let (partition, producer) = (sender.partition, sender.producer.clone());
     let numbered = sender.numbered.clone();
     async move {
-        let Prepared { batch, key, first } = prepared?;
+        let Prepared { batch, key, first, fingerprint } = prepared?;
         let target = match (partition, &key) {
             (Some(partition), _) => Target::Partition(partition),
             (None, Some(key)) => Target::Key(key),
@@ -141,7 +143,8 @@ fn send(
             let sent = producer.send_encoded(target, batch).await;
             return sent.map(drop).map_err(|error| send_refusal(&error, id));
         };
-        send_numbered(&numbered, first, &producer, target, batch, id).await
+        let numbers = (first, fingerprint);
+        send_numbered(&numbered, numbers, &producer, target, batch, id).await
     }
 }
 
@@ -149,7 +152,7 @@ fn send(
 /// for that one and returns its outcome.
 async fn send_numbered(
     numbered: &NumberedLink,
-    first: i32,
+    (first, fingerprint): (i32, Fingerprint),
     producer: &HubProducer,
     target: Target<'_>,
     batch: Batch,
@@ -158,7 +161,7 @@ async fn send_numbered(
     let refused = |error| send_refusal(&error, delivery);
     let turn = numbered.turn.lock().await;
     let claim = loop {
-        match numbered.producer.claim(numbered.epoch, first, batch.len())? {
+        match numbered.producer.claim(numbered.epoch, first, batch.len(), fingerprint)? {
             Claimed::New(claim) => break claim,
             Claimed::Stored => return Ok(()),
             Claimed::Pending(commit) => {
@@ -192,22 +195,28 @@ fn prepare(sender: &SenderLink, delivery: &Delivery) -> Result<Prepared, Refusal
     let mut batch = sender.producer.batch();
     let counts = sender.numbered.is_some();
     let first = |event| if counts { number_of(event).map_err(|error| bad(error.into())) } else { Ok(None) };
+    let fingerprint = |event| match counts {
+        true => Fingerprint::of(event).map_err(|error| bad(error.into())),
+        false => Ok(Fingerprint::EMPTY),
+    };
     if delivery.format != MESSAGE_FORMAT {
         let key = partition_key(message).map_err(bad)?;
         batch.push_message(key, message).map_err(|error| send_refusal(&error, delivery.id))?;
-        return Ok(Prepared { batch, key: key.map(str::to_owned), first: first(message)? });
+        let (first, fingerprint) = (first(message)?, fingerprint(message)?);
+        return Ok(Prepared { batch, key: key.map(str::to_owned), first, fingerprint });
     }
     let envelope = Envelope::open(message).map_err(bad)?;
     let key = envelope.routing_key().map_err(bad)?.map(str::to_owned);
-    let mut number = None;
+    let (mut number, mut fingerprints) = (None, Fingerprint::EMPTY);
     for event in envelope.events() {
         if batch.is_empty() {
             number = first(event)?;
         }
         let key = envelope.key_of(event).map_err(bad)?;
         batch.push_message(key, event).map_err(|error| send_refusal(&error, delivery.id))?;
+        fingerprints = fingerprints.then(fingerprint(event)?);
     }
-    Ok(Prepared { batch, key, first: number })
+    Ok(Prepared { batch, key, first: number, fingerprint: fingerprints })
 }
 
 fn bad(error: InvalidKeyType) -> Refusal {

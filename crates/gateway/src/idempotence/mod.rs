@@ -3,7 +3,7 @@
 //! The gateway knows a producer by its id, its epoch and the number of its last event on disk. The answer to
 //! its attach has all three, but the number that the producer brought along, if it did: an SDK counts on from
 //! the answer, and then sends again what it has no acknowledgement for. A producer that brings none and is new
-//! begins at 1. This state lives as long as the gateway, not as long as the log: after a restart
+//! begins at 1; one that brings a later number than is known here goes on after that. This state lives as long as the gateway, not as long as the log: after a restart
 //! a producer resumes with the number that it brings along, and a batch whose answer was lost at the time of
 //! the restart can be stored twice. The service documents the same feature as best effort. Nothing is
 //! acknowledged that is not on disk, whatever was sent again, dropped or failed before.
@@ -15,8 +15,10 @@
 //! | file | owns |
 //! |---|---|
 //! | `sequence.rs` | numbers that are stored, in flight, and next; no I/O |
+//! | `fingerprint.rs` | whether events under the same numbers are the same events |
 //! | `producer.rs` | a producer, and the claim of a batch on its numbers |
 
+mod fingerprint;
 mod producer;
 mod sequence;
 
@@ -30,8 +32,9 @@ use ephor_wire::condition::{Condition, Refusal};
 use ephor_wire::names::{PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQUENCE_NUMBER};
 
 use crate::hub_info_cache::identity;
-use sequence::{FRESH, LOWEST};
+use sequence::LOWEST;
 
+pub(crate) use fingerprint::Fingerprint;
 pub(crate) use producer::{Claimed, Commit, NumberedProducer};
 
 /// The largest number of producers of one hub. Beyond it producers are forgotten: first those without a link,
@@ -118,7 +121,8 @@ fn brought(properties: Option<&Encoded>) -> Option<i64> {
 struct LinkProperties {
     id: Option<i64>,
     epoch: i16,
-    last: i32,
+    /// The last number that it knows to be stored.
+    last: Option<i32>,
 }
 
 impl LinkProperties {
@@ -128,8 +132,8 @@ impl LinkProperties {
         let bad = || Refusal::new(Condition::ArgumentOutOfRange, INVALID_STATE);
         let id = id.map(|id| if id >= 0 { Ok(id) } else { Err(bad()) }).transpose()?;
         let epoch = i16::try_from(epoch.unwrap_or(0)).ok().filter(|epoch| *epoch >= 0).ok_or_else(bad)?;
-        let last = last.unwrap_or(FRESH.into());
-        let last = i32::try_from(last).ok().filter(|last| *last >= LOWEST).ok_or_else(bad)?;
+        let valid = |last| i32::try_from(last).ok().filter(|last| *last >= LOWEST).ok_or_else(bad);
+        let last = last.map(valid).transpose()?;
         Ok(Self { id, epoch, last })
     }
 }

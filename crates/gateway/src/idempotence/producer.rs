@@ -23,7 +23,8 @@ use ephor_hub::SendError;
 use ephor_wire::condition::{Condition, Refusal};
 use tokio::sync::watch;
 
-use super::sequence::{Numbers, Sequence};
+use super::fingerprint::Fingerprint;
+use super::sequence::{FRESH, MAX_KNOWN_BATCHES, Numbers, Sequence};
 
 /// The outcome of a batch, once it is known.
 type Outcome = Option<Result<(), SendError>>;
@@ -55,20 +56,22 @@ pub(crate) enum Claimed {
 }
 
 impl NumberedProducer {
-    /// A producer whose numbers up to `last` are stored.
-    pub(super) fn new(id: i64, epoch: i16, last: i32) -> Self {
-        let sequence = Sequence::stored_up_to(last);
+    /// A producer whose numbers up to `last` are stored, if it knows such a number.
+    pub(super) fn new(id: i64, epoch: i16, last: Option<i32>) -> Self {
+        let sequence = Sequence::stored_up_to(last.unwrap_or(FRESH));
         Self { id, state: Mutex::new(State { epoch, sequence, being_written: BTreeMap::new() }) }
     }
 
-    /// Attaches a link with this epoch, and with the last number that it knows to be stored.
-    pub(super) fn enter(&self, epoch: i16, last: i32) -> Result<(), Refusal> {
+    /// Attaches a link with this epoch, and with the last number that it knows to be stored, if it says one.
+    pub(super) fn enter(&self, epoch: i16, last: Option<i32>) -> Result<(), Refusal> {
         let mut state = self.lock();
         if epoch < state.epoch {
             return Err(stolen(epoch, state.epoch));
         }
         if epoch > state.epoch {
-            (state.epoch, state.sequence) = (epoch, Sequence::stored_up_to(last));
+            (state.epoch, state.sequence) = (epoch, Sequence::stored_up_to(last.unwrap_or(FRESH)));
+        } else if let Some(last) = last {
+            state.sequence.advance_to(last);
         }
         Ok(())
     }
@@ -98,7 +101,13 @@ impl NumberedProducer {
     }
 
     /// Claims the numbers of a delivery of `count` events, of which the first has the number `first`.
-    pub(crate) fn claim(self: &Arc<Self>, epoch: i16, first: i32, count: usize) -> Result<Claimed, Refusal> {
+    pub(crate) fn claim(
+        self: &Arc<Self>,
+        epoch: i16,
+        first: i32,
+        count: usize,
+        fingerprint: Fingerprint,
+    ) -> Result<Claimed, Refusal> {
         if first < 0 {
             let text = format!("The sequence number {first} is out of range: numbers begin at 0.");
             return Err(Refusal::new(Condition::ArgumentError, text));
@@ -108,10 +117,10 @@ impl NumberedProducer {
         if epoch < state.epoch {
             return Err(stolen(epoch, state.epoch));
         }
-        match state.sequence.state_of(first, count) {
+        match state.sequence.state_of(first, count, fingerprint) {
             Numbers::Next(start) => {
                 let (outcome, commit) = watch::channel(None);
-                state.sequence.claim(start, count, Commit(commit));
+                state.sequence.claim(start, count, fingerprint, Commit(commit));
                 Ok(Claimed::New(Claim { producer: self.clone(), epoch, start, outcome }))
             }
             Numbers::Stored => Ok(Claimed::Stored),
@@ -119,8 +128,8 @@ impl NumberedProducer {
             Numbers::Old { last } => {
                 // The JavaScript SDK's own live test looks for "old sequence".
                 let text = format!(
-                    "The sequence number {first} is an old sequence number, and no batch of {count} events \
-                     began with it: the producer's last one is {last}."
+                    "The sequence number {first} is an old sequence number, and these events repeat none of the \
+                     last {MAX_KNOWN_BATCHES} batches: the producer's last number is {last}."
                 );
                 Err(Refusal::new(Condition::OutOfOrderSequence, text))
             }

@@ -27,9 +27,15 @@ fn last_answered(producer: &NumberedProducer) -> Value<'static> {
     producer.properties(None)[2].1
 }
 
+/// The events that have these numbers in the tests.
+fn events(first: i32, count: usize) -> Fingerprint {
+    let numbers = (0..).take(count).map(|number: i32| first.wrapping_add(number) & i32::MAX);
+    numbers.map(Fingerprint::of_number).fold(Fingerprint::EMPTY, Fingerprint::then)
+}
+
 /// Claims numbers that come next.
 fn new(producer: &Arc<NumberedProducer>, epoch: i16, first: i32, count: usize) -> Claim {
-    match producer.claim(epoch, first, count) {
+    match producer.claim(epoch, first, count, events(first, count)) {
         Ok(Claimed::New(claim)) => claim,
         other => panic!("{other:?}"),
     }
@@ -37,18 +43,18 @@ fn new(producer: &Arc<NumberedProducer>, epoch: i16, first: i32, count: usize) -
 
 /// Claims numbers that are in flight.
 fn pending(producer: &Arc<NumberedProducer>, epoch: i16, first: i32, count: usize) -> Commit {
-    match producer.claim(epoch, first, count) {
+    match producer.claim(epoch, first, count, events(first, count)) {
         Ok(Claimed::Pending(commit)) => commit,
         other => panic!("{other:?}"),
     }
 }
 
 fn is_stored(producer: &Arc<NumberedProducer>, epoch: i16, first: i32, count: usize) -> bool {
-    matches!(producer.claim(epoch, first, count), Ok(Claimed::Stored))
+    matches!(producer.claim(epoch, first, count, events(first, count)), Ok(Claimed::Stored))
 }
 
 fn refusal(producer: &Arc<NumberedProducer>, epoch: i16, first: i32) -> Condition {
-    producer.claim(epoch, first, 1).unwrap_err().condition
+    producer.claim(epoch, first, 1, events(first, 1)).unwrap_err().condition
 }
 
 fn failed() -> SendError {
@@ -98,9 +104,33 @@ fn an_event_that_is_not_stored_is_refused_though_its_number_is_known() {
     let (other, epoch) = attach(&producers, Some(asked.clone())).unwrap();
     assert!(Arc::ptr_eq(&producer, &other));
     assert_eq!(other.properties(Some(&asked))[2].1, Value::Int(1), "it counts on from the answer");
-    let refused = other.claim(epoch, 2, 1).unwrap_err();
+    let refused = other.claim(epoch, 2, 1, events(2, 1)).unwrap_err();
     assert_eq!(refused.condition, Condition::OutOfOrderSequence);
     assert!(refused.text.contains("old sequence"), "{}", refused.text);
+}
+
+#[test]
+fn other_events_under_the_numbers_of_a_lost_answer_are_refused_and_not_acknowledged() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, properties(5, 0, 0)).unwrap();
+    new(&producer, epoch, 1, 3).settle(Ok(()));
+    // The application gave up the batch whose answer was lost, and the client numbers its next one the same.
+    let (again, epoch) = attach(&producers, properties(5, 0, 0)).unwrap();
+    let refused = again.claim(epoch, 1, 3, events(7, 3)).unwrap_err();
+    assert_eq!(refused.condition, Condition::OutOfOrderSequence);
+    assert!(is_stored(&again, epoch, 1, 3), "the same events are a repeat");
+    new(&again, epoch, 4, 1).settle(Ok(()));
+}
+
+#[test]
+fn a_producer_goes_on_after_the_number_that_it_brings_if_that_is_the_later_one() {
+    let producers = Producers::default();
+    let (producer, epoch) = attach(&producers, properties(5, 0, 0)).unwrap();
+    new(&producer, epoch, 1, 3).settle(Ok(()));
+    let asked = properties(5, 0, 50);
+    let (again, epoch) = attach(&producers, asked.clone()).unwrap();
+    assert_eq!(again.properties(asked.as_ref())[2].1, Value::Int(50));
+    new(&again, epoch, 51, 1).settle(Ok(()));
 }
 
 #[test]
@@ -383,7 +413,7 @@ impl World {
 
     fn send(&mut self, connection: usize, numbers: std::ops::Range<i32>) {
         let (producer, epoch) = self.producer();
-        match producer.claim(epoch, numbers.start, numbers.len()) {
+        match producer.claim(epoch, numbers.start, numbers.len(), events(numbers.start, numbers.len())) {
             Ok(Claimed::Stored) => self.acknowledge(numbers.clone()),
             Ok(Claimed::New(claim)) => {
                 let commit = claim.commit();

@@ -73,8 +73,10 @@ pub struct GatewayLimits {
     pub unauthenticated: usize,
     /// Bytes that all unauthenticated connections together use for sessions, links, incomplete requests and
     /// output that is not read; [`DEFAULT_UNAUTHENTICATED_BYTES`]. Beyond it the oldest of those that use more
-    /// than an equal share is closed; and one that alone uses 1 MiB, and a 32nd of the limit. The same holds for their sessions beyond half of
-    /// [`Self::total_sessions`]. Within that, an unauthenticated connection stays for as long as it likes:
+    /// than an equal share is closed, and so is one that alone uses more than 1 MiB or a 32nd of the limit,
+    /// whichever is more. The same holds for their sessions beyond half of [`Self::total_sessions`]. A
+    /// connection whose last token expired has [`Self::time_without_links`] to put a new one before it counts
+    /// here. Within that, an unauthenticated connection stays for as long as it likes:
     /// SDKs open one session for each partition before they put a token, some send their tokens with each
     /// request to `$management` only, and one ends its process if a connection is closed while it retries
     /// with a wrong key.

@@ -104,6 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         }
         match self.ticket.admit() {
             Ok(()) => {
+                self.renew_by = None;
                 let limits = authenticated_limits(&self.shared.limits);
                 self.driver.connection().set_limits(limits);
             }
@@ -127,8 +128,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         tracing::debug!(peer = %self.peer, tracking = self.tracking, "the last token expired");
         self.ticket.dismiss();
         self.attach_by = self.shared.environment.now() + self.shared.limits.time_without_links;
+        self.renew_by = Some(self.attach_by);
         let limits = unauthenticated_limits(&self.shared.limits);
         self.driver.connection().set_limits(limits);
+    }
+
+    /// True while a peer whose last token expired has time to put a new one: a busy client has more than an
+    /// unauthenticated peer may have.
+    pub(super) fn may_still_renew(&self) -> bool {
+        self.renew_by.is_some_and(|renew_by| self.shared.environment.now() < renew_by)
+    }
+
+    /// The error for a connection that is closed because it has no valid token and others need the room.
+    pub(super) fn error_of_eviction(&self) -> Error {
+        if self.renew_by.is_some() {
+            let text = "The last token of this connection expired, and no new one was put in time. Reconnect with a new token.";
+            // Every client reconnects after this condition.
+            return Error::new(condition::CONNECTION_FORCED, text);
+        }
+        let text = "This connection has no valid token, and connections without one use all that they may together, or this \
+                    one uses more than one of them may. Put a valid token before anything else.";
+        Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)
     }
 
     /// The number of bytes in flight to the disk at which nothing more is read.

@@ -35,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             usage = self.usage();
             keeps_too_much = self.share.report(usage);
         }
-        if !self.ticket.is_admitted() {
+        if !self.ticket.is_admitted() && !self.may_still_renew() {
             let connection = self.driver.connection();
             let (sessions, structure) = (connection.sessions(), connection.footprint());
             self.ticket.report(Cost { bytes: usage.bytes + structure, sessions });

@@ -129,6 +129,8 @@ pub(crate) struct ConnectionTask<S> {
     acknowledgement_delay: Duration,
     /// The time at which it is checked whether an unauthenticated peer has a link.
     attach_by: Monotonic,
+    /// The time until which a peer whose last token expired keeps what an authenticated one may have.
+    renew_by: Option<Monotonic>,
     /// The peer is our own client, which is told more about a hub than the service tells.
     is_our_client: bool,
     timer: Option<(Monotonic, BoxFuture<'static, ()>)>,
@@ -188,6 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
             scratch: Vec::new(),
             acknowledgement_delay: Duration::ZERO,
             attach_by: environment.now() + shared.limits.time_without_links,
+            renew_by: None,
             is_our_client: false,
             timer: None,
             timer_is_stale: true,
@@ -208,9 +211,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
                     return self.stop(Error::new(condition::CONNECTION_FORCED, text)).await;
                 }
                 Turn::Evicted => {
-                    let text =
-                        "Too many connections are unauthenticated, and this one was closed to make room.";
-                    return self.close_now(Error::new(condition::RESOURCE_LIMIT_EXCEEDED, text)).await;
+                    let error = self.error_of_eviction();
+                    return self.close_now(error).await;
                 }
                 Turn::EvictedForMemory => return self.close_for_memory().await,
                 Turn::Time => self.on_time(),

@@ -173,7 +173,42 @@ async fn a_peer_whose_last_token_expired_is_unauthenticated_again() {
     let long = token("RootManageSharedAccessKey", "SAS_KEY_VALUE", 4 * HOUR);
     assert_eq!(second.put_token("sb://localhost/", &long).await.0, 202);
     second.sender(HUB).await;
-    assert_eq!(error(first.closed().await).0, CONDITION);
+    let (condition, text) = error(first.closed().await);
+    assert_eq!(condition, "amqp:connection:forced");
+    assert!(text.contains("Reconnect with a new token"), "{text}");
+}
+
+/// A client with more sessions than unauthenticated peers may have together, and a sender whose token expired.
+async fn busy_client_whose_token_expired(time_without_links: Duration) -> (Server, Client) {
+    let clock = Arc::new(JumpingClock::default());
+    let limits = GatewayLimits {
+        unauthenticated: 4,
+        total_sessions: 240,
+        time_without_links,
+        ..GatewayLimits::default()
+    };
+    let config = GatewayConfig { limits, ..GatewayConfig::default() };
+    let server = Server::on(config, clock.clone()).await;
+    let mut client = Client::of(&server).await;
+    let sender = client.sender(HUB).await;
+    begin(&mut client, 130).await;
+    clock.forward(2 * HOUR);
+    client.detached(sender).await;
+    (server, client)
+}
+
+#[tokio::test]
+async fn a_busy_client_whose_token_expired_has_time_to_put_a_new_one() {
+    let (_server, mut client) = busy_client_whose_token_expired(HOUR).await;
+    let long = token("RootManageSharedAccessKey", "SAS_KEY_VALUE", 4 * HOUR);
+    assert_eq!(client.put_token("sb://localhost/", &long).await.0, 202);
+    client.sender(HUB).await;
+}
+
+#[tokio::test]
+async fn a_busy_client_that_puts_no_new_token_in_time_is_asked_to_reconnect() {
+    let (_server, mut client) = busy_client_whose_token_expired(Duration::from_millis(20)).await;
+    assert_eq!(error(client.closed().await).0, "amqp:connection:forced");
 }
 
 #[tokio::test]

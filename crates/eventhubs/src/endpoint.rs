@@ -7,6 +7,7 @@ use std::time::Duration;
 use ephor_amqp::connection::Config;
 use ephor_amqp::{Encoded, Value};
 use ephor_core::ids::{HubName, Namespace};
+use ephor_wire::management::OUR_PRODUCT;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -152,7 +153,7 @@ impl Endpoint {
         // The connection fails after twice the announced time.
         config.idle_time_out = Some(self.idle_time / 2);
         config.properties = Some(Encoded::map([
-            ("product", Value::String("ephor")),
+            ("product", Value::String(OUR_PRODUCT)),
             ("version", Value::String(env!("CARGO_PKG_VERSION"))),
             ("platform", Value::String(std::env::consts::OS)),
         ]));

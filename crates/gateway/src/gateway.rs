@@ -51,7 +51,10 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     os::reuse_address(&socket)?;
     if address.ip().is_loopback() {
-        os::limit_segment_size(&socket, LOOPBACK_SEGMENT)?;
+        // It is for speed alone: a system that refuses it is no reason not to serve.
+        if let Err(error) = os::limit_segment_size(&socket, LOOPBACK_SEGMENT) {
+            tracing::debug!(%error, "cannot limit the size of segments on loopback");
+        }
     }
     socket.bind(address)?;
     socket.listen(BACKLOG)

@@ -117,7 +117,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionTask<S> {
         let exists = |hub: &HubName| match namespace.hub(hub.as_str()) {
             Err(HubError::NotFound { .. }) => {
                 missing = Some(hub.clone());
-                Err(texts::not_found(put.audience))
+                // The hub is missing, not what the token is for at it.
+                Err(texts::not_found(put.audience.trim_end_matches("/$management")))
             }
             // Whatever else is wrong with it is told when a link attaches.
             _ => Ok(()),

@@ -1,8 +1,8 @@
-//! Runs the clients of other projects in `bench/other_clients` as child processes, and measures their rate and
-//! the CPU time of both ends.
+//! Runs the clients in `bench/other_clients` as child processes, and measures their rate and the CPU time of both
+//! ends. The official Python and JavaScript clients receive from `ephor dev`; fe2o3-amqp does not: it receives from
+//! a server of its own.
 //!
-//! The Python and the JavaScript client receive from `ephor dev`; fe2o3-amqp brings its own server. Each client
-//! prints `EVENTS SECONDS`; until it ends, its CPU time can be read.
+//! Each client prints `EVENTS SECONDS`; until it ends, its CPU time can be read.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The options of an Azure Blob store, and the errors of its configuration.
+//! The options of an Azure Blob store beyond its address and its credentials, and the errors of all three.
 
 use std::time::Duration;
 

@@ -145,8 +145,8 @@ impl SimHost {
                 _ => return,
             };
             match error {
-                PartitionError::LostGround { ground, resumes_at, .. } => {
-                    judge.lost_ground(machine, *partition, ground, *resumes_at);
+                PartitionError::PositionGone { cause, resumes_at, .. } => {
+                    judge.position_gone(machine, *partition, cause, *resumes_at);
                 }
                 PartitionError::Gaps { .. } => judge.gaps_were_reported(machine, *partition, error),
                 PartitionError::Processing { .. } => {

@@ -17,7 +17,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::position::SequenceNumber;
-use ephor_core::resume::LostGround;
+use ephor_core::resume::PositionGone;
 use ephor_core::source::{OpenError, SourceError};
 use ephor_core::store::StoreError;
 
@@ -121,10 +121,10 @@ pub enum PartitionError {
     },
     /// Events that were never delivered do not exist, or are skipped because `on_invalid_position`
     /// says so.
-    #[error("{ground}; reading goes on at {resumes_at}{}", skipped_before(*resumes_at, *skipped))]
-    LostGround {
+    #[error("{cause}; reading goes on at {resumes_at}{}", skipped_before(*resumes_at, *skipped))]
+    PositionGone {
         /// The reason.
-        ground: LostGround,
+        cause: PositionGone,
         /// The event at which reading goes on.
         resumes_at: SequenceNumber,
         /// The number of events right before it that the hub keeps, and that are skipped. Numbers
@@ -240,9 +240,9 @@ pub enum HostError {
     /// The position to resume from does not exist, and by the options the partition waits for a
     /// seek.
     #[error(
-        "partition {partition} is halted until an operator seeks: {ground}; to go on, run `{}`, which shows what would \
+        "partition {partition} is halted until an operator seeks: {cause}; to go on, run `{}`, which shows what would \
          happen, and then the same with --yes",
-        seek_command(group, *partition, ground)
+        seek_command(group, *partition, cause)
     )]
     Halted {
         /// The consumer group of the hub.
@@ -250,7 +250,7 @@ pub enum HostError {
         /// The partition.
         partition: PartitionId,
         /// The reason.
-        ground: LostGround,
+        cause: PositionGone,
     },
     /// A foreign reader took the partition with a newer epoch.
     #[error(

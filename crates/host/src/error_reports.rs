@@ -90,7 +90,7 @@ fn needs_operator(error: &HostError) -> bool {
             | HostError::Damaged { .. }
             | HostError::Partition {
                 error: PartitionError::Skipped { .. }
-                    | PartitionError::LostGround { .. }
+                    | PartitionError::PositionGone { .. }
                     | PartitionError::Gaps { .. },
                 ..
             }

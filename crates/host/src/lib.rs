@@ -69,7 +69,7 @@ pub use ephor_core::lease::{ClaimCause, Lease, ReleaseCause};
 pub use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 pub use ephor_core::producer::{Producer, ProducerError, Target};
 pub use ephor_core::progress::Lag;
-pub use ephor_core::resume::{LostGround, OnInvalidPosition};
+pub use ephor_core::resume::{OnInvalidPosition, PositionGone};
 pub use ephor_core::source::{EventSource, Receiver, SourceError};
 pub use ephor_core::store::{HostEntry, Store, StoreError};
 pub use ephor_core::time::{Clock, InvalidTimestamp, Monotonic, Timestamp};

@@ -196,7 +196,7 @@ checks! {
     /// A reader of the hub presents an epoch that the store gave out.
     ReaderEpoch: 10,
     /// Events that a host reports as lost are gone, and were next.
-    LostGround: 10,
+    PositionGone: 10,
     /// Gaps that were passed over are reported.
     Gaps: 30,
     /// Every event is finished in the end.

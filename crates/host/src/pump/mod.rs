@@ -210,7 +210,7 @@ impl<P: EventProcessor> Pump<P> {
                     // A hub may pass over numbers: a gap is reported before the events after it are
                     // delivered.
                     for events in events.chunk_by(|one, other| one.sequence.next() == other.sequence) {
-                        if let Some(elsewhere) = self.lost_ground(events).await? {
+                        if let Some(elsewhere) = self.report_gap(events).await? {
                             return Ok(Some(elsewhere));
                         }
                         self.deliver_all(events).await?;

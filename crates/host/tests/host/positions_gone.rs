@@ -40,7 +40,7 @@ fn seek_target(fleet: &TestFleet) -> String {
 }
 
 fn told(ledger: &Ledger) -> usize {
-    let lost = |what: &What| matches!(what, What::Told(text) if text.contains("LostGround"));
+    let lost = |what: &What| matches!(what, What::Told(text) if text.contains("PositionGone"));
     ledger.of(P0).iter().filter(|entry| lost(&entry.what)).count()
 }
 

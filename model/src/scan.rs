@@ -80,7 +80,7 @@ impl Step<'_> {
                 partition: small(partition),
                 epoch: lease.epoch,
                 disposition: Disposition::Release(None),
-                settled: !served_before,
+                checkpoint_saved: !served_before,
                 finished: 0,
                 unserved: true,
             },

@@ -327,7 +327,7 @@ pub enum HostError {
     },
     /// Finished events could not be saved before the partition was given away.
     #[error("partition {partition}: given away without its final checkpoint, events will be repeated")]
-    Unsettled {
+    FinalCheckpointMissing {
         /// The partition.
         partition: PartitionId,
     },

@@ -114,7 +114,7 @@ fn kind(error: &HostError) -> &'static str {
         HostError::Displaced { .. } => "displaced",
         HostError::SelfFenced { .. } => "self_fenced",
         HostError::Stuck { .. } => "stuck",
-        HostError::Unsettled { .. } => "unsettled",
+        HostError::FinalCheckpointMissing { .. } => "final_checkpoint_missing",
         HostError::Unplaced { .. } => "unplaced",
         HostError::Fault { .. } => "fault",
         HostError::TaskEnded { .. } => "task_ended",

@@ -11,7 +11,7 @@
 //! | one owner | an epoch is never used twice; no save under an older epoch than the newest; no user code of an older epoch runs once a newer one has begun; no two calls at a time; no call after the lease, less its margin, is over by its machine's own clock; no lease is claimed as expired too early; only an unresponsive owner's lease may be stolen |
 //! | at least once, in order | each epoch resumes right after the checkpoint that was stored when it began; each call begins at the next unfinished event; events that are passed over were reported, and are gone; no checkpoint covers an unfinished event; the policy's checkpoints are written in time; in the end everything is finished |
 //! | checkpoints never move back | as the store carries them out |
-//! | stop means stopped | a partition given away as settled has its checkpoint at the last finished event; a stopped host owns nothing and runs nothing; a held partition gets no calls; how calls and processors end (`calls`) |
+//! | stop means stopped | a partition given away as saved has its checkpoint at the last finished event; a stopped host owns nothing and runs nothing; a held partition gets no calls; how calls and processors end (`calls`) |
 //! | balanced and then still | after the faults: everything is owned, evenly, and nothing moves |
 //! | the loop never dies | every host goes on scanning; limits of calls, and reports of failures (`calls`) |
 //!
@@ -68,7 +68,7 @@ pub struct Figures {
     /// Changes of owner, by reason.
     pub changes: BTreeMap<String, u64>,
     /// Given away with something finished but not saved.
-    pub unsettled: u64,
+    pub unsaved: u64,
     /// Checkpoints stored.
     pub saves: u64,
 }

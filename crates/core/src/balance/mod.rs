@@ -352,7 +352,7 @@ impl Plan {
     }
 
     /// True if nothing is left to do.
-    pub fn settled(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.claims.is_empty() && self.moves.is_empty()
     }
 }

@@ -198,7 +198,7 @@ impl Manager {
         self.note_status(&scan);
         !beaten
             || scan.grace_after_outage
-            || !scan.plan.settled()
+            || !scan.plan.is_done()
             || self.negotiation.has_asks()
             || self.negotiation.has_answers()
     }

@@ -90,8 +90,8 @@ impl Manager {
                 self.epochs.mark_served(partition, lease.epoch);
                 let cause = ReleaseCause::Unserved;
                 // It is no longer known whether its pump saved everything.
-                let settled = !served_before;
-                let request = ReleaseRequest { token, cause, successor: None, settled };
+                let checkpoint_saved = !served_before;
+                let request = ReleaseRequest { token, cause, successor: None, checkpoint_saved };
                 // If it fails, the next scan finds the lease again, or the lease expires.
                 self.running.store.release(&request).await.is_ok()
             }

@@ -99,7 +99,7 @@ async fn a_host_whose_store_panics_while_it_stops_is_stopped_all_the_same() {
         until_finished(&fleet, &ledger, P0, 0).await;
         store.trouble(op, Trouble::Panics);
         let report = fleet.stop("a").await;
-        let told = [&report.drained, &report.given_up, &report.unsettled, &report.lost, &report.abandoned];
+        let told = [&report.drained, &report.given_up, &report.unsaved, &report.lost, &report.abandoned];
         assert_eq!(told.iter().map(|list| list.len()).sum::<usize>(), 2, "{op:?}: {report}");
         store.reset();
         fleet.pass(seconds(120)).await;

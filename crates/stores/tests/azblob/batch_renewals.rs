@@ -130,7 +130,7 @@ fn a_lease_that_was_revoked_and_not_taken_can_be_claimed() {
             assert_eq!(lost(&owner, &token).await.unwrap().version, before.version);
             if released {
                 let cause = ReleaseCause::Unserved;
-                let request = ReleaseRequest { token, cause, successor: None, settled: true };
+                let request = ReleaseRequest { token, cause, successor: None, checkpoint_saved: true };
                 assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
             } else {
                 let next = claim(&thief, P, "b").await;
@@ -199,7 +199,7 @@ fn a_revocation_stays_until_the_lease_is_taken() {
         let first = claim(&owner, P, "a").await;
         renewed(&owner, &[&q, &first]).await;
         let cause = ReleaseCause::Shutdown;
-        let request = ReleaseRequest { token: first, cause, successor: None, settled: true };
+        let request = ReleaseRequest { token: first, cause, successor: None, checkpoint_saved: true };
         assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
         let second = claim(&other, P, "b").await;
         assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), Handoff::Done);
@@ -235,7 +235,7 @@ fn a_seek_and_a_foreign_release_revoke_the_lease() {
             token: token.clone(),
             cause: ReleaseCause::Shutdown,
             successor: None,
-            settled: true,
+            checkpoint_saved: true,
         };
         assert_eq!(person.release(&group(), &request).await.unwrap(), Handoff::Done);
         assert_eq!(lost(&owner, &token).await.unwrap().owner, None);

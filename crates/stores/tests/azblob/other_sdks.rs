@@ -55,7 +55,7 @@ fn other_sdks_read_who_owns_a_partition_and_how_far_it_is() {
                         token,
                         cause: ephor_core::lease::ReleaseCause::Shutdown,
                         successor: None,
-                        settled: true,
+                        checkpoint_saved: true,
                     },
                 )
                 .await

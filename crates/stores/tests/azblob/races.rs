@@ -162,7 +162,7 @@ impl Actor {
             token: token.clone(),
             cause: ReleaseCause::Shutdown,
             successor: None,
-            settled: true,
+            checkpoint_saved: true,
         };
         let sent = self.oracle.now();
         if let Ok(Handoff::Done) = self.store.release(&group(), &request).await {

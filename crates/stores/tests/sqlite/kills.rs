@@ -112,7 +112,7 @@ impl Child {
 
     fn hand_over(&mut self, token: LeaseToken) -> Result<(), StoreError> {
         let to = host(&format!("child-{}", self.random.usize(..CHILDREN)));
-        let request = TransferRequest { token: token.clone(), to, duration: LEASE, settled: true };
+        let request = TransferRequest { token: token.clone(), to, duration: LEASE, checkpoint_saved: true };
         if wait(self.store.transfer(&group(), &request))? == Handoff::Done {
             say(&format!("gave {} {}", token.partition, token.epoch));
             self.old.push(token);
@@ -122,7 +122,7 @@ impl Child {
 
     fn release(&mut self, token: LeaseToken) -> Result<(), StoreError> {
         let cause = ReleaseCause::Shutdown;
-        let request = ReleaseRequest { token: token.clone(), cause, successor: None, settled: true };
+        let request = ReleaseRequest { token: token.clone(), cause, successor: None, checkpoint_saved: true };
         wait(self.store.release(&group(), &request))?;
         self.old.push(token);
         Ok(())

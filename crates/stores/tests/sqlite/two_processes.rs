@@ -172,13 +172,14 @@ impl Store for TwoProcesses {
     }
 
     fn transfer<'a>(&'a self, group: &'a GroupId, it: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
-        let call = || Call::Transfer(token_out(&it.token), it.to.to_string(), ms(it.duration), it.settled);
+        let call =
+            || Call::Transfer(token_out(&it.token), it.to.to_string(), ms(it.duration), it.checkpoint_saved);
         self.call(group, call, done, |here| here.transfer(group, it))
     }
 
     fn release<'a>(&'a self, group: &'a GroupId, it: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         let cause = index(&RELEASES, &it.cause);
-        let call = || Call::Release(token_out(&it.token), cause, text(&it.successor), it.settled);
+        let call = || Call::Release(token_out(&it.token), cause, text(&it.successor), it.checkpoint_saved);
         self.call(group, call, done, |here| here.release(group, it))
     }
 
@@ -273,14 +274,14 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
             };
             value(renewals.into_iter().map(renewal).collect::<Vec<_>>())
         }
-        Call::Transfer(token, to, duration, settled) => {
+        Call::Transfer(token, to, duration, checkpoint_saved) => {
             let (token, duration) = (token_in(&token), Duration::from_millis(duration));
-            let request = TransferRequest { token, to: to.parse().unwrap(), duration, settled };
+            let request = TransferRequest { token, to: to.parse().unwrap(), duration, checkpoint_saved };
             value(store.transfer(group, &request).await? == Handoff::Done)
         }
-        Call::Release(token, cause, successor, settled) => {
+        Call::Release(token, cause, successor, checkpoint_saved) => {
             let (token, cause, successor) = (token_in(&token), RELEASES[cause], maybe_id(&successor));
-            let request = ReleaseRequest { token, cause, successor, settled };
+            let request = ReleaseRequest { token, cause, successor, checkpoint_saved };
             value(store.release(group, &request).await? == Handoff::Done)
         }
         Call::Save(token, position, named, rewind) => {

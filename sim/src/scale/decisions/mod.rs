@@ -174,7 +174,7 @@ impl DecidingFleet {
         running.map(|(number, _)| self.shared.held().get(number).copied().unwrap_or(0)).collect()
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_balanced(&self) -> bool {
         let served: usize =
             self.hosts.iter().filter(|host| !host.crashed).map(|host| host.serves.len()).sum();
         is_even(&self.held(), self.size.partitions)
@@ -204,7 +204,7 @@ impl DecidingFleet {
         // The number of scans at the time of the last change so far.
         let mut scans = 0;
         let mut last = self.last;
-        while !self.is_settled() {
+        while !self.is_balanced() {
             assert!(self.now.since(start) < MAX_WAIT, "{}: {change}: no rest", self.size);
             let until = self.now + Duration::from_secs(1);
             while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until) {

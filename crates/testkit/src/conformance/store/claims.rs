@@ -116,7 +116,8 @@ pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn 
     };
     assert_eq!((token.epoch.get(), scene.lease(P).await.epoch.get()), (MAX_EPOCH, MAX_EPOCH));
     refused(claim_above(0).await.expect_err("it was the last"));
-    let transfer = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled: true };
+    let transfer =
+        TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, checkpoint_saved: true };
     refused(scene.store.transfer(&scene.group, &transfer).await.expect_err("a transfer takes an epoch"));
     let seek = SeekRequest { partition: P, position: finished(1), log: None, by: "ada".into(), force: false };
     refused(scene.store.seek(&scene.group, &seek).await.expect_err("a seek takes an epoch"));
@@ -174,7 +175,8 @@ pub async fn of_a_theft_and_a_transfer_at_once_exactly_one_succeeds(fixture: &dy
     for partition in (0..ROUNDS).map(PartitionId) {
         let token = scene.claim(partition, "a").await;
         let theft = scene.request(partition, "thief", ClaimCause::Unresponsive).await;
-        let transfer = TransferRequest { token, to: host("successor"), duration: LEASE, settled: true };
+        let transfer =
+            TransferRequest { token, to: host("successor"), duration: LEASE, checkpoint_saved: true };
         let (one, other) = (scene.clone(), scene.clone());
         let mut calls: Vec<BoxFuture<'static, bool>> = vec![
             Box::pin(async move { matches!(one.try_claim(&theft).await, Claim::Won { .. }) }),

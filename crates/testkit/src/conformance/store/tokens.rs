@@ -179,8 +179,12 @@ pub async fn a_release_names_its_successor_until_the_next_claim(fixture: &dyn St
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
     let successor = Some(host("b"));
-    let request =
-        ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: successor.clone(), settled: true };
+    let request = ReleaseRequest {
+        token,
+        cause: ReleaseCause::Shutdown,
+        successor: successor.clone(),
+        checkpoint_saved: true,
+    };
     assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), Handoff::Done);
     assert_eq!(scene.lease(P).await.successor, successor);
     let token = scene.claim(P, "c").await;

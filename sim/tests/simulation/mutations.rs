@@ -29,7 +29,7 @@ fn checkpoints_without_the_fence_are_caught() {
 }
 
 #[test]
-fn a_thief_that_keeps_the_epoch_is_caught() {
+fn a_taker_that_keeps_the_epoch_is_caught() {
     is_caught("epoch", &["the epoch went from"]);
 }
 

@@ -214,7 +214,7 @@ fn a_release_keeps_the_epoch_and_the_next_claim_raises_it() {
 }
 
 #[test]
-fn a_thief_waits_until_its_victim_has_noticed() {
+fn a_taker_waits_until_the_previous_owner_has_noticed() {
     let first = owned("a", at(0));
     let stolen = claim(
         Some(&first),
@@ -266,9 +266,9 @@ fn who_is_unaware_stays_so_when_the_lease_moves_on() {
 fn nobody_vouches_for_an_owner_before_it() {
     // Host b takes the lease of a at 10, and a may be at work until 30; b's own lease is shorter.
     let first = owned("a", at(0));
-    let mut robbed = request("b", Some(&first), ClaimCause::Unresponsive);
-    robbed.duration = Duration::from_secs(5);
-    let stolen = claim(Some(&first), first.epoch, &robbed, at(10), &Rules::default()).unwrap();
+    let mut steal = request("b", Some(&first), ClaimCause::Unresponsive);
+    steal.duration = Duration::from_secs(5);
+    let stolen = claim(Some(&first), first.epoch, &steal, at(10), &Rules::default()).unwrap();
     let sought = seek(Some(&stolen.lease), stolen.fence, P, "ada", at(11), &Rules::default());
     assert_eq!(sought.lease.previous_owner, None);
     assert_eq!(sought.lease.seen_at(at(11)).takeover_delay, Duration::from_secs(19));
@@ -292,8 +292,8 @@ fn a_clock_set_back_makes_nobody_wait_longer_than_a_lease() {
 fn a_clock_set_back_afterwards_does_not_either_whatever_becomes_of_the_lease() {
     let rules = Rules::default();
     let first = owned("a", at(1_000));
-    let robbed = request("b", Some(&first), ClaimCause::Unresponsive);
-    let stolen = claim(Some(&first), first.epoch, &robbed, at(1_010), &rules).unwrap().lease;
+    let steal = request("b", Some(&first), ClaimCause::Unresponsive);
+    let stolen = claim(Some(&first), first.epoch, &steal, at(1_010), &rules).unwrap().lease;
     let twenty = Duration::from_secs(20);
     assert_eq!(stolen.seen_at(at(500)).takeover_delay, twenty);
     let to_c =

@@ -172,7 +172,7 @@ impl Manager {
         let patience =
             Patience { handover: running.manager.handover_timeout, news: running.manager.slow_scan };
         let is_planned = |partition| scan.plan.asks_of(scan.me).any(|step| step.partition == partition);
-        let thefts =
+        let steals =
             self.negotiation.judge_asks(&running.me, &scan.view, scan.received, patience, is_planned);
         if !self.takes_part() {
             return;
@@ -181,8 +181,8 @@ impl Manager {
             let lease = scan.view.lease(partition);
             self.claim_request(partition, lease, Epoch::NONE, ClaimCause::Unresponsive)
         };
-        let thefts = thefts.into_iter().map(steal).collect();
-        self.make_claims(thefts, scan).await;
+        let steals = steals.into_iter().map(steal).collect();
+        self.make_claims(steals, scan).await;
         for step in scan.plan.asks_of(scan.me) {
             let Some(lease) = scan.view.lease(step.partition) else { continue };
             let asked = self.negotiation.asked_owner(step.partition).is_some();

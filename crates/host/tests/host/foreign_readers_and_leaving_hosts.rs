@@ -60,7 +60,7 @@ impl Fleet {
         self.ledger.first(|entry| entry.partition == P0 && entry.what == changed).is_some()
     }
 
-    /// The partition goes to the other host within seconds, by no theft and no expiry, and is read there.
+    /// The partition goes to the other host within seconds, by no steal and no expiry, and is read there.
     async fn is_read_by_the_other_host(&self) {
         let began = self.ledger.now();
         send(&self.fleet, P0, 5);

@@ -60,7 +60,7 @@ fn a_claim_in_the_middle_of_a_seek_begins_where_was_sought() {
 
 /// Only one of them has it in the end, and it is the one that was told so.
 #[test]
-fn a_theft_that_is_slow_loses_to_a_handover_and_locks_nobody_out() {
+fn a_steal_that_is_slow_loses_to_a_handover_and_locks_nobody_out() {
     wait(async {
         let proxy = Proxy::start(shared().port).await;
         for after in 1..ENOUGH {
@@ -72,18 +72,18 @@ fn a_theft_that_is_slow_loses_to_a_handover_and_locks_nobody_out() {
             save(&direct, &token, 10).await.unwrap();
             slow.groups().await.unwrap();
             proxy.rule(move |asked| if asked.place == after { Fate::Late(HOLD) } else { Fate::Through });
-            let theft = async { try_claim(&slow, P, "thief", ClaimCause::Unresponsive).await.unwrap() };
+            let steal = async { try_claim(&slow, P, "taker", ClaimCause::Unresponsive).await.unwrap() };
             let handover = async {
                 tokio::time::sleep(HOLD / 2).await;
                 direct.transfer(&group(), &transfer(&token, "successor")).await.unwrap()
             };
-            let (theft, handover) = tokio::join!(theft, handover);
+            let (steal, handover) = tokio::join!(steal, handover);
             let lease = direct.view(&group()).await.unwrap().lease(P).unwrap().clone();
             let owner = lease.owner.clone().unwrap();
-            match (theft, handover) {
+            match (steal, handover) {
                 (Claim::Won { token, .. }, Handoff::NotOurs) => assert_eq!(lease.token(), Some(token)),
                 (Claim::Lost { .. }, Handoff::Done) => assert_eq!(owner, host("successor")),
-                // The theft came in order before the handover, or behind it.
+                // The steal came in order before the handover, or behind it.
                 (Claim::Won { .. }, Handoff::Done) => panic!("both have it: {lease:?}"),
                 (Claim::Lost { .. }, Handoff::NotOurs) => panic!("neither has it: {lease:?}"),
             }

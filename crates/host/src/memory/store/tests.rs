@@ -335,7 +335,7 @@ fn a_wall_clock_that_jumps_by_years_takes_no_lease_away_and_makes_nobody_wait() 
     for jump in [YEARS, -YEARS] {
         let clock = Arc::new(ManualClock(AtomicI64::new(2 * YEARS)));
         let store = MemoryStore::new(clock.clone());
-        claim(&store, "robbed");
+        claim(&store, "previous");
         let token = claim(&store, "a");
         clock.0.fetch_add(jump, Ordering::SeqCst);
         assert!(done(store.view(&group())).lease(P).unwrap().takeover_delay <= LEASE);

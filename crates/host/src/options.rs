@@ -20,8 +20,8 @@ pub const DEFAULT_PREFETCH_COUNT: usize = 300;
 pub const DEFAULT_PREFETCH_BYTES: usize = 16 * 1024 * 1024;
 /// The default of [`EventProcessorOptions::receive_timeout`].
 pub const DEFAULT_RECEIVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The default of [`EventProcessorOptions::source_patience`].
-pub const DEFAULT_SOURCE_PATIENCE: Duration = Duration::from_secs(30);
+/// The default of [`EventProcessorOptions::hub_unavailable_timeout`].
+pub const DEFAULT_HUB_UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default of [`PartitionManagerOptions::lease_duration`].
 pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(30);
 /// The default of [`PartitionManagerOptions::renew_interval`].
@@ -167,7 +167,7 @@ pub struct EventProcessorOptions {
     pub failure: FailurePolicy,
     /// The time for which a partition is kept while the hub cannot be read, before it is closed and
     /// released. Default 30 s.
-    pub source_patience: Duration,
+    pub hub_unavailable_timeout: Duration,
     /// The time within which the hub and the store must have answered once, or the start fails: for
     /// programs that should end rather than wait. Default: no limit; a hub or a store that is
     /// unreachable at the start is retried in the background.
@@ -189,7 +189,7 @@ impl Default for EventProcessorOptions {
             process_timeout: None,
             checkpoint: CheckpointPolicy::default(),
             failure: FailurePolicy::default(),
-            source_patience: DEFAULT_SOURCE_PATIENCE,
+            hub_unavailable_timeout: DEFAULT_HUB_UNAVAILABLE_TIMEOUT,
             start_timeout: None,
             on_error: None,
         }

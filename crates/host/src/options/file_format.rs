@@ -33,7 +33,7 @@ struct ProcessorFields {
     checkpoint: CheckpointPolicy,
     failure: FailurePolicy,
     #[serde(with = "duration_setting")]
-    source_patience: Duration,
+    hub_unavailable_timeout: Duration,
     #[serde(with = "duration_setting::option")]
     start_timeout: Option<Duration>,
     #[serde(skip)]

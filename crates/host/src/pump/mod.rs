@@ -301,7 +301,7 @@ impl<P: EventProcessor> Pump<P> {
             .reporter
             .report_one_of_many(&HostError::Partition { partition, error: reported.clone() });
         self.process_error(&reported).await?;
-        if hopeless || now.since(since) >= self.services.options.source_patience {
+        if hopeless || now.since(since) >= self.services.options.hub_unavailable_timeout {
             return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
         }
         let wait = SOURCE_BACKOFF.delay(self.source_failures, self.random());

@@ -232,7 +232,7 @@ async fn a_processor_that_runs_into_a_seek_by_saving_still_hears_that_it_was_a_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hub_that_cannot_be_read_for_longer_than_source_patience_closes_with_source_failed() {
+async fn a_hub_that_cannot_be_read_for_longer_than_hub_unavailable_timeout_closes_with_source_failed() {
     let (recorder, saves) = saves_in_close();
     let fleet = one_host(&recorder).await;
     fleet.hub().fail(Some("the hub is away"));

@@ -38,7 +38,7 @@ fn the_guide_has_our_defaults() {
         ("prefetch_count", events.prefetch_count.to_string()),
         ("prefetch_bytes", format!("{} MiB", events.prefetch_bytes >> 20)),
         ("receive_timeout", seconds(events.receive_timeout)),
-        ("source_patience", seconds(events.source_patience)),
+        ("hub_unavailable_timeout", seconds(events.hub_unavailable_timeout)),
         ("lease_duration", seconds(partitions.lease_duration)),
         ("renew_interval", seconds(partitions.renew_interval)),
         ("slow_scan", seconds(partitions.slow_scan)),

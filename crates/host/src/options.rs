@@ -36,8 +36,8 @@ pub const DEFAULT_HANDOVER_TIMEOUT: Duration = Duration::from_secs(30);
 pub const DEFAULT_FENCE_MARGIN: Duration = Duration::from_secs(3);
 /// The default of [`PartitionManagerOptions::store_timeout`].
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The default of [`PartitionManagerOptions::foreign_expiry`].
-pub const DEFAULT_FOREIGN_EXPIRY: Duration = Duration::from_secs(120);
+/// The default of [`PartitionManagerOptions::other_sdk_lease_duration`].
+pub const DEFAULT_OTHER_SDK_LEASE_DURATION: Duration = Duration::from_secs(120);
 
 /// The upper limit of all durations of leases, scans and calls. An option that should never apply
 /// is `None` instead.
@@ -290,7 +290,7 @@ pub struct PartitionManagerOptions {
     /// A store call that takes longer is given up, with an unknown outcome. Default 5 s.
     pub store_timeout: Duration,
     /// The duration of a lease whose record has none (another SDK wrote it). Default 120 s.
-    pub foreign_expiry: Duration,
+    pub other_sdk_lease_duration: Duration,
     /// The most partitions that this host may own. Default: no limit.
     pub max_partitions: Option<u32>,
 }
@@ -305,7 +305,7 @@ impl Default for PartitionManagerOptions {
             handover_timeout: DEFAULT_HANDOVER_TIMEOUT,
             fence_margin: DEFAULT_FENCE_MARGIN,
             store_timeout: DEFAULT_STORE_TIMEOUT,
-            foreign_expiry: DEFAULT_FOREIGN_EXPIRY,
+            other_sdk_lease_duration: DEFAULT_OTHER_SDK_LEASE_DURATION,
             max_partitions: None,
         }
     }
@@ -325,7 +325,7 @@ impl PartitionManagerOptions {
             ("handover_timeout", self.handover_timeout, DEFAULT_HANDOVER_TIMEOUT),
             ("fence_margin", fence_margin, DEFAULT_FENCE_MARGIN),
             ("store_timeout", store_timeout, DEFAULT_STORE_TIMEOUT),
-            ("foreign_expiry", self.foreign_expiry, DEFAULT_FOREIGN_EXPIRY),
+            ("other_sdk_lease_duration", self.other_sdk_lease_duration, DEFAULT_OTHER_SDK_LEASE_DURATION),
         ] {
             ensure(!value.is_zero(), name, || format!("{name} is zero; try {default:?}"))?;
             ensure(value <= MAX_DURATION, name, || {

@@ -59,15 +59,15 @@ fn five_hosts_share_sixteen_partitions_and_a_second_start_replaces_the_folder() 
 fn what_cannot_be_is_refused_before_anything_is_started() {
     let place = tempfile::tempdir().unwrap();
     let here = place.path();
-    let foreign = here.join("mine");
-    fs::create_dir(&foreign).unwrap();
-    fs::write(foreign.join("letter.txt"), "dear").unwrap();
+    let folder = here.join("mine");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("letter.txt"), "dear").unwrap();
     let text = refused(here, &["--data", "mine", "--page", "127.0.0.1:0"]);
     assert!(
         text.contains("mine is not empty and was not created by a demo; use another folder with --data"),
         "{text}"
     );
-    assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

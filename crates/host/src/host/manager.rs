@@ -95,7 +95,10 @@ impl Manager {
         let now = running.now();
         let other_hubs = OtherHubs::new(other_hubs_at_start::patience(&running.manager));
         Self {
-            fleet_tracker: FleetTracker::new(LivenessTracker::new(tolerance, running.manager.foreign_expiry)),
+            fleet_tracker: FleetTracker::new(LivenessTracker::new(
+                tolerance,
+                running.manager.other_sdk_lease_duration,
+            )),
             running,
             ended,
             ends,

@@ -101,7 +101,7 @@ struct ManagerFields {
     #[serde(with = "duration_setting")]
     store_timeout: Duration,
     #[serde(with = "duration_setting")]
-    foreign_expiry: Duration,
+    other_sdk_lease_duration: Duration,
     max_partitions: Option<u32>,
 }
 

@@ -46,7 +46,7 @@ fn the_guide_has_our_defaults() {
         ("handover_timeout", seconds(partitions.handover_timeout)),
         ("fence_margin", seconds(partitions.fence_margin)),
         ("store_timeout", seconds(partitions.store_timeout)),
-        ("foreign_expiry", seconds(partitions.foreign_expiry)),
+        ("other_sdk_lease_duration", seconds(partitions.other_sdk_lease_duration)),
         ("CheckpointPolicy", format!("{} ms", CheckpointPolicy::default().spacing.as_millis())),
     ] {
         let told = |line: &&str| line.starts_with('|') && line.contains(name) && line.contains(&value);

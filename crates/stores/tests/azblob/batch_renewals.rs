@@ -220,7 +220,7 @@ fn a_revocation_stays_until_the_lease_is_taken() {
 
 /// Whoever looks sees a seek and a release in another's name, and the owner is told at once.
 #[test]
-fn a_seek_and_a_foreign_release_revoke_the_lease() {
+fn a_seek_and_a_release_in_another_name_revoke_the_lease() {
     wait(async {
         let place = place();
         let (owner, person) = (open(&place), open(&place));

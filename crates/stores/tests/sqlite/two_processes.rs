@@ -296,7 +296,7 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
             let (partition, position, log) = (partition_of(partition), position_in(&position), log(&named));
             match store.seek(group, &SeekRequest { partition, position, log, by, force }).await? {
                 Seek::Done { epoch } => value(epoch.get()),
-                Seek::ForeignOwner { owner } => panic!("{owner} is no foreign owner"),
+                Seek::OtherSdkOwner { owner } => panic!("{owner} is not an owner of another SDK"),
             }
         }
         Call::History(partition, max) => {

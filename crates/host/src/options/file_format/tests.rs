@@ -36,7 +36,7 @@ fn the_defaults_are_written_and_read_back() {
     }
     let expected = json!({
         "lease_duration": "30s", "renew_interval": "10s", "slow_scan": "5s", "fast_scan": "1s",
-        "handover_timeout": "30s", "fence_margin": "3s", "store_timeout": "5s", "foreign_expiry": "2m",
+        "handover_timeout": "30s", "fence_margin": "3s", "store_timeout": "5s", "other_sdk_lease_duration": "2m",
         "max_partitions": null,
     });
     let options = PartitionManagerOptions::default();
@@ -84,12 +84,12 @@ fn every_field_is_read_and_written() {
         handover_timeout: seconds(45),
         fence_margin: seconds(4),
         store_timeout: seconds(6),
-        foreign_expiry: seconds(300),
+        other_sdk_lease_duration: seconds(300),
         max_partitions: Some(12),
     };
     let written = json!({
         "lease_duration": "1m 30s", "renew_interval": "20s", "slow_scan": "8s", "fast_scan": "2s",
-        "handover_timeout": "45s", "fence_margin": "4s", "store_timeout": "6s", "foreign_expiry": "5m",
+        "handover_timeout": "45s", "fence_margin": "4s", "store_timeout": "6s", "other_sdk_lease_duration": "5m",
         "max_partitions": 12,
     });
     assert_eq!(to_value(&options).unwrap(), written);

@@ -197,7 +197,7 @@ impl Scene {
         let request = SeekRequest { partition, position, log: None, by: "ada".into(), force: false };
         match self.store.seek(&self.group, &request).await.unwrap() {
             Seek::Done { epoch } => epoch,
-            Seek::ForeignOwner { owner } => panic!("{owner} is no foreign owner"),
+            Seek::OtherSdkOwner { owner } => panic!("{owner} is not an owner of another SDK"),
         }
     }
 

@@ -139,7 +139,9 @@ impl SimHost {
             let (partition, error) = match error {
                 HostError::Partition { partition, error } => (partition, error),
                 // There is only one hub, and only user code may panic.
-                HostError::AnotherHub { .. } | HostError::Fault { .. } | HostError::TaskEnded { .. } => {
+                HostError::AnotherHub { .. }
+                | HostError::TaskPanicked { .. }
+                | HostError::TaskEnded { .. } => {
                     return judge.report_violation(Promise::LoopNeverDies, None, error.to_string());
                 }
                 _ => return,

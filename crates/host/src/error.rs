@@ -335,7 +335,7 @@ pub enum HostError {
     #[error(
         "the {task} of this host panicked: {message}; it goes on, and unless your own store did it, please report it"
     )]
-    Fault {
+    TaskPanicked {
         /// The task.
         task: &'static str,
         /// The panic message.
@@ -363,7 +363,7 @@ pub enum HostError {
     #[error(
         "{partitions} partitions have no owner, because every host is at its max_partitions, draining or unhealthy"
     )]
-    Unplaced {
+    PartitionsWithoutOwner {
         /// The number of these partitions.
         partitions: usize,
     },

@@ -32,7 +32,7 @@ impl Reporter {
         let report = |Panicked { message }| {
             // Log and metrics recorders are the user's code, too. If they panic, there is nobody
             // left to tell.
-            let _ = panics::caught(|| self.report(&HostError::Fault { task, message }));
+            let _ = panics::caught(|| self.report(&HostError::TaskPanicked { task, message }));
         };
         result.map_err(report).ok()
     }
@@ -84,8 +84,8 @@ fn needs_operator(error: &HostError) -> bool {
             | HostError::Halted { .. }
             | HostError::ForeignReaderBeyondReach { .. }
             | HostError::Stuck { .. }
-            | HostError::Unplaced { .. }
-            | HostError::Fault { .. }
+            | HostError::PartitionsWithoutOwner { .. }
+            | HostError::TaskPanicked { .. }
             | HostError::TaskEnded { .. }
             | HostError::Damaged { .. }
             | HostError::Partition {
@@ -115,8 +115,8 @@ fn kind(error: &HostError) -> &'static str {
         HostError::SelfFenced { .. } => "self_fenced",
         HostError::Stuck { .. } => "stuck",
         HostError::FinalCheckpointMissing { .. } => "final_checkpoint_missing",
-        HostError::Unplaced { .. } => "unplaced",
-        HostError::Fault { .. } => "fault",
+        HostError::PartitionsWithoutOwner { .. } => "partitions_without_owner",
+        HostError::TaskPanicked { .. } => "task_panicked",
         HostError::TaskEnded { .. } => "task_ended",
         HostError::Damaged { .. } => "damaged",
     }

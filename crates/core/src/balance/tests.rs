@@ -141,7 +141,7 @@ fn maxima_are_respected_and_what_nobody_may_own_is_counted() {
     members[2].max = Some(3);
     let open = fleet(members, &[None; 9]);
     let plan = plan(&open);
-    assert_eq!((plan.shares.clone(), plan.unplaced), (vec![1, 2, 3], 3));
+    assert_eq!((plan.shares.clone(), plan.without_owner), (vec![1, 2, 3], 3));
     assert_eq!(plan.claims.len(), 6);
 }
 
@@ -171,7 +171,7 @@ fn nobody_to_take_part_means_that_nothing_moves() {
     let mut only = member(0);
     only.takes_part = false;
     let plan = plan(&fleet(vec![only], &[Some(0), None]));
-    assert_eq!((plan.moves.len(), plan.claims.len(), plan.unplaced), (0, 0, 1));
+    assert_eq!((plan.moves.len(), plan.claims.len(), plan.without_owner), (0, 0, 1));
     assert!(!plan.is_done() || plan.claims.is_empty());
 }
 

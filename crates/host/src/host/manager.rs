@@ -328,7 +328,7 @@ impl Manager {
             status.scans += 1;
         }
         metrics::gauge!(names::PARTITIONS_OWNED).set(f64::from(self.running.statistics().owned));
-        if let Some(error) = self.fleet_tracker.notice_unplaced(scan.plan.unplaced) {
+        if let Some(error) = self.fleet_tracker.notice_without_owner(scan.plan.without_owner) {
             self.running.reporter.report(&error);
         }
     }

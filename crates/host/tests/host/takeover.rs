@@ -192,7 +192,7 @@ async fn a_foreign_reader_beyond_reach_is_named_waited_for_and_survived() {
         send(&fleet, P0, 5);
         send(&fleet, PartitionId(1), 5);
         fleet.pass(seconds(120)).await;
-        assert!(ledger.reports("Fault").is_empty(), "{:?}", ledger.all_reports());
+        assert!(ledger.reports("TaskPanicked").is_empty(), "{:?}", ledger.all_reports());
         assert_eq!(ledger.finished(PartitionId(1)), events(0, 4), "the other partition is served");
         assert_eq!(ledger.finished(P0), events(0, 4), "that reader has the partition");
         let reports = ledger.reports("ForeignReaderBeyondReach");
@@ -236,7 +236,7 @@ async fn no_host_owns_more_than_its_maximum_and_what_is_left_over_is_reported() 
     }
     fleet.pass(seconds(60)).await;
     assert_eq!(["a", "b"].map(|name| fleet.snapshot(name).partitions.len()), [3, 3]);
-    let reports = ledger.reports("Unplaced");
+    let reports = ledger.reports("PartitionsWithoutOwner");
     assert!(!reports.is_empty() && reports.len() <= 4, "it is said, and not again and again: {reports:?}");
     assert!(
         reports.iter().any(|report| report.text.starts_with("2 partitions have no owner")),

@@ -98,7 +98,7 @@ pub struct Judge {
     /// event.
     initial_partitions: u32,
     on_invalid: OnInvalidPosition,
-    epochless: bool,
+    shared_with_other_sdks: bool,
     /// True if the store notifies hosts of changes.
     wakes: bool,
     /// The machine whose clock the store uses.
@@ -122,7 +122,7 @@ impl Judge {
             initial: scenario.initial.clone(),
             initial_partitions: scenario.partitions,
             on_invalid: scenario.on_invalid,
-            epochless: scenario.epochless,
+            shared_with_other_sdks: scenario.shared_with_other_sdks,
             wakes: scenario.wakes,
             store_clock,
             state: Arc::new(Mutex::new(JudgeState::new(log))),

@@ -100,7 +100,7 @@ impl Judge {
             // not ahead of them.
             let ahead =
                 progress.next.is_none_or(|reads| reads.log_generation != log_generation || next > reads.next);
-            let stored_as_reached = self.epochless && ((progress.moving && ahead) || begins);
+            let stored_as_reached = self.shared_with_other_sdks && ((progress.moving && ahead) || begins);
             // A retry of the same save may land late.
             let repeated = facts.stored_position == Some(LogPosition { log_generation, next });
             if (matches!(checkpoint.position, Position::Start(_)) && !repeated) || stored_as_reached {

@@ -15,13 +15,13 @@
 
 mod close;
 mod deliver;
-mod epochless;
 mod gaps;
 mod interrupts;
 mod open;
 mod position_beyond_end;
 #[cfg(feature = "mutations")]
 mod switched_off_rules;
+mod unfenced_readers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,10 +45,10 @@ use crate::metric_names as names;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump_activity::{PumpActivity, PumpState};
 use crate::pump_interface::{Drain, PumpArgs, PumpEnd};
-use epochless::Displacements;
 use gaps::GapReports;
 use interrupts::{Guard, Interrupt, InterruptMask, LazyTimer};
 use position_beyond_end::Doubt;
+use unfenced_readers::Displacements;
 
 /// Creates a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;

@@ -37,10 +37,10 @@ fn five_hosts_share_sixteen_partitions_and_a_second_start_replaces_the_folder() 
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    let (done, _, why) = kill("host-9");
-    assert!(!done && why.contains("there are host-1, host-2, host-3, host-4, host-5"), "{why}");
-    let (done, said, why) = kill("host-3");
-    assert!(done && said.starts_with("host-3 is dead"), "{said}{why}");
+    let (done, _, stderr) = kill("host-9");
+    assert!(!done && stderr.contains("there are host-1, host-2, host-3, host-4, host-5"), "{stderr}");
+    let (done, stdout, stderr) = kill("host-3");
+    assert!(done && stdout.starts_with("host-3 is dead"), "{stdout}{stderr}");
     demo.wait_for("the others to take over", |demo| (demo.shares(0) == [4, 4, 4, 4]).then_some(()));
     let status = ephor(place.path()).args(["demo", "status", "--page", &page]).output().unwrap();
     let status = String::from_utf8(status.stdout).unwrap();

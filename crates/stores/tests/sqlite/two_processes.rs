@@ -28,7 +28,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::call_encoding::*;
-use crate::myself::{Myself, orders, say};
+use crate::child_process::{ChildProcess, orders, say};
 
 type Answered = Result<Value, ErrorT>;
 type Waiting = Arc<Mutex<BTreeMap<u64, oneshot::Sender<Answered>>>>;
@@ -40,13 +40,13 @@ pub(crate) struct TwoProcesses {
     waiting: Waiting,
     calls: AtomicU64,
     /// The other process, which ends with this.
-    _child: Mutex<Myself>,
+    _child: Mutex<ChildProcess>,
 }
 
 impl TwoProcesses {
     pub(crate) fn start(folder: &Path) -> Self {
         let here = SqliteStore::open(folder.join("ephor.db")).unwrap();
-        let mut child = Myself::start("two_processes::serve_as_a_child", folder, "");
+        let mut child = ChildProcess::start("two_processes::serve_as_a_child", folder, "");
         let waiting = Waiting::default();
         let (answers, waits) =
             (std::mem::replace(&mut child.words, std::sync::mpsc::channel().1), waiting.clone());

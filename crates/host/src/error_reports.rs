@@ -5,7 +5,7 @@ use std::future::Future;
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::panics::{self, Panicked};
 
-use crate::error::HostError;
+use crate::error::{HostError, PartitionError};
 use crate::metric_names as names;
 use crate::options::ErrorHandler;
 
@@ -73,28 +73,33 @@ const ERROR_AFTER_ATTEMPTS: u32 = 5;
 
 /// True for errors that do not recover by themselves, or that lost something.
 fn needs_operator(error: &HostError) -> bool {
-    use crate::error::PartitionError;
-    if let HostError::Partition { error: PartitionError::Processing { attempt, .. }, .. } = error {
-        return *attempt >= ERROR_AFTER_ATTEMPTS;
-    }
-    matches!(
-        error,
+    match error {
+        HostError::Partition { error, .. } => match error {
+            PartitionError::Processing { attempt, .. } => *attempt >= ERROR_AFTER_ATTEMPTS,
+            PartitionError::Skipped { .. }
+            | PartitionError::PositionGone { .. }
+            | PartitionError::Gaps { .. } => true,
+            PartitionError::Source { .. } | PartitionError::Checkpoint { .. } => false,
+        },
         HostError::NameInUse { .. }
-            | HostError::AnotherHub { .. }
-            | HostError::Halted { .. }
-            | HostError::ForeignReaderBeyondReach { .. }
-            | HostError::Stuck { .. }
-            | HostError::PartitionsWithoutOwner { .. }
-            | HostError::TaskPanicked { .. }
-            | HostError::TaskEnded { .. }
-            | HostError::Damaged { .. }
-            | HostError::Partition {
-                error: PartitionError::Skipped { .. }
-                    | PartitionError::PositionGone { .. }
-                    | PartitionError::Gaps { .. },
-                ..
-            }
-    )
+        | HostError::AnotherHub { .. }
+        | HostError::Halted { .. }
+        | HostError::ForeignReaderBeyondReach { .. }
+        | HostError::Stuck { .. }
+        | HostError::PartitionsWithoutOwner { .. }
+        | HostError::TaskPanicked { .. }
+        | HostError::TaskEnded { .. }
+        | HostError::Damaged { .. } => true,
+        HostError::Store { .. }
+        | HostError::Hub { .. }
+        | HostError::ClockSkew
+        | HostError::OpenFailed { .. }
+        | HostError::CloseFailed { .. }
+        | HostError::ForeignReader { .. }
+        | HostError::Displaced { .. }
+        | HostError::SelfFenced { .. }
+        | HostError::FinalCheckpointMissing { .. } => false,
+    }
 }
 
 /// A label for each kind of error, for metrics.

@@ -244,25 +244,8 @@ impl EventProcessorOptions {
                 self.checkpoint.spacing
             )
         })?;
-        let backoff = match self.failure {
-            FailurePolicy::Retry(backoff) | FailurePolicy::SkipAfter { backoff, .. } => Some(backoff),
-            _ => None,
-        };
-        ensure(
-            backoff.is_none_or(|backoff| !backoff.first.is_zero() && backoff.first <= backoff.max),
-            "failure",
-            || {
-                "a backoff must begin above zero and not above its longest wait, or a batch that fails spins; \
-             try first 500ms, max 30s"
-                .into()
-            },
-        )?;
-        ensure(!matches!(self.failure, FailurePolicy::SkipAfter { attempts: 0, .. }), "failure", || {
-            "a failure policy that skips after 0 attempts would skip everything; try 3".into()
-        })?;
-        ensure(!matches!(self.failure, FailurePolicy::Close { pause } if pause.is_zero()), "failure", || {
-            "a partition that is closed and claimed again at once fails at once; try a pause of 10s".into()
-        })
+        let problem = self.failure.problem();
+        ensure(problem.is_none(), "failure", || problem.unwrap_or_default().to_owned())
     }
 }
 

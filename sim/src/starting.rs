@@ -144,7 +144,22 @@ impl SimHost {
                 | HostError::TaskEnded { .. } => {
                     return judge.report_violation(Promise::LoopNeverDies, None, error.to_string());
                 }
-                _ => return,
+                HostError::Store { .. }
+                | HostError::Hub { .. }
+                | HostError::NameInUse { .. }
+                | HostError::ClockSkew
+                | HostError::OpenFailed { .. }
+                | HostError::CloseFailed { .. }
+                | HostError::Halted { .. }
+                | HostError::ForeignReader { .. }
+                | HostError::ForeignReaderBeyondReach { .. }
+                | HostError::Displaced { .. }
+                | HostError::SelfFenced { .. }
+                | HostError::Stuck { .. }
+                | HostError::FinalCheckpointMissing { .. }
+                | HostError::Damaged { .. }
+                | HostError::PartitionsWithoutOwner { .. } => return,
+                unknown => return judge.does_not_know(unknown),
             };
             match error {
                 PartitionError::PositionGone { cause, resumes_at, .. } => {
@@ -154,7 +169,10 @@ impl SimHost {
                 PartitionError::Processing { .. } => {
                     judge.failure_was_reported(*partition, ReportTarget::Handler)
                 }
-                _ => {}
+                PartitionError::Skipped { .. }
+                | PartitionError::Source { .. }
+                | PartitionError::Checkpoint { .. } => {}
+                unknown => judge.does_not_know(unknown),
             }
         })
     }

@@ -169,6 +169,11 @@ impl Judge {
         }
     }
 
+    /// Records that a host reported something of which no check says what it means.
+    pub fn does_not_know(&self, report: &impl std::fmt::Debug) {
+        self.report_violation(Promise::LoopNeverDies, None, format!("the judge does not know {report:?}"));
+    }
+
     /// The state of a partition, for the coverage table.
     pub fn state_of(&self, partition: PartitionId) -> PartitionState {
         let state = self.state();

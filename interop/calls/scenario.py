@@ -1,5 +1,5 @@
 """Counts the storage requests of one idle host that owns all partitions: the Python SDK's, and Ephor's with
-and without sharing (`neighbours`), at the same interval, each on a hub and a container of its own. Prints
+and without sharing (`shared-with`), at the same interval, each on a hub and a container of its own. Prints
 one line for each size: name, `ok` or `failed`, text, seconds; and a table, which is also written to the
 folder of the installed client.
 """
@@ -22,8 +22,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 OURS = [os.environ["EPHOR_OUR_HOST"]]
 KINDS = {  # how it is started, with which variables, and what it is called
     "python": ([sys.executable, os.path.join(HERE, "host.py")], {}, "Python"),
-    "sdk": (OURS, {"MIXED_NEIGHBOURS": "sdk"}, "Ephor, `neighbours = sdk`"),
-    "none": (OURS, {"MIXED_NEIGHBOURS": "none"}, "Ephor, `neighbours = none`"),
+    "other-sdks": (OURS, {"MIXED_SHARED_WITH": "other-sdks"}, "Ephor, `shared-with = other-sdks`"),
+    "ephor": (OURS, {"MIXED_SHARED_WITH": "ephor"}, "Ephor, `shared-with = ephor`"),
 }
 running = []
 
@@ -100,11 +100,11 @@ def measure(partitions):
 
 
 def judge(partitions, requests):
-    """What is promised: not more than the other SDK needs and two for the fleet's own records; fewer without neighbours."""
+    """What is promised: not more than the other SDK needs and two for the fleet's own records; fewer where no other SDK shares the group."""
     each = {kind: len(made) / INTERVALS for kind, made in requests.items()}
-    assert each["sdk"] <= partitions + 2, f"{each['sdk']:.1f} an interval, of {partitions} partitions"
-    assert each["none"] < each["sdk"], f"{each['none']:.1f} an interval without neighbours, {each['sdk']:.1f} with them"
-    assert each["none"] < each["python"], f"{each['none']:.1f} an interval without neighbours, Python {each['python']:.1f}"
+    assert each["other-sdks"] <= partitions + 2, f"{each['other-sdks']:.1f} an interval, of {partitions} partitions"
+    assert each["ephor"] < each["other-sdks"], f"{each['ephor']:.1f} an interval among hosts of Ephor, {each['other-sdks']:.1f} beside other SDKs"
+    assert each["ephor"] < each["python"], f"{each['ephor']:.1f} an interval among hosts of Ephor, Python {each['python']:.1f}"
 
 
 def rows(partitions, requests):

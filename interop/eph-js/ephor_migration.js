@@ -37,7 +37,7 @@ export class Ours {
     this.errors = [];
     const variables = {
       EPHOR_STORAGE: connection, MIXED_CONTAINER: container, MIXED_HUB: hub, MIXED_CHECKPOINT_EVERY: String(every),
-      MIXED_NEIGHBOURS: "none", RUST_LOG: "trace",
+      MIXED_SHARED_WITH: "ephor", RUST_LOG: "trace",
     };
     const log = openSync(join(EPHOR_FOLDER, "ours.log"), "w");
     this.process = spawn(EPHOR_OUR_HOST, { env: { ...process.env, ...variables }, stdio: ["ignore", "pipe", log] });

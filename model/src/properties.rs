@@ -23,8 +23,8 @@ pub fn all(recovers: bool) -> Vec<Property<Protocol>> {
         Property::always("a save does not undo a seek", |_, state: &State| {
             state.violation != Some(Violation::SeekUndone)
         }),
-        Property::always("a partition given away as settled is saved", |_, state: &State| {
-            state.violation != Some(Violation::Unsettled)
+        Property::always("a partition given away as saved is saved", |_, state: &State| {
+            state.violation != Some(Violation::Unsaved)
         }),
         Property::always("an epoch starts right after the checkpoint", |_, state: &State| {
             state.violation != Some(Violation::WrongStart)

@@ -96,7 +96,7 @@ impl Step<'_> {
         self.send(Message { host: small(host), awaited: true, call });
     }
 
-    /// Closes a partition and gives it away. It is not settled if something is unsaved.
+    /// Closes a partition and gives it away. `checkpoint_saved` is false if something is unsaved.
     pub fn give_away(&mut self, host: usize, partition: usize) {
         let (name, p) = (self.name(host), Step::id(partition));
         let in_order = self.protocol.rules.final_checkpoint_comes_first;
@@ -104,10 +104,11 @@ impl Step<'_> {
         let Slot { epoch, finished, .. } = *slot;
         let Some(disposition) = slot.disposition else { return };
         // The mutation: gives the partition away before the final checkpoint.
-        let settled = !slot.unsaved || !in_order;
+        let checkpoint_saved = !slot.unsaved || !in_order;
         self.log(format_args!("{name} closes {p:?} and gives it away in e{epoch}"));
         let partition = small(partition);
-        let call = Call::Handoff { partition, epoch, disposition, settled, finished, unserved: false };
+        let call =
+            Call::Handoff { partition, epoch, disposition, checkpoint_saved, finished, unserved: false };
         self.send(Message { host: small(host), awaited: true, call });
     }
 

@@ -25,12 +25,12 @@ impl Step<'_> {
             self.answer(host, partition, host_view);
         }
         let all = 0..self.protocol.bounds.partitions;
-        let thefts: Vec<bool> = all.map(|partition| self.follow_up(host, partition, host_view)).collect();
-        for (partition, theft) in thefts.into_iter().enumerate() {
-            if !theft {
+        let steals: Vec<bool> = all.map(|partition| self.follow_up(host, partition, host_view)).collect();
+        for (partition, steal) in steals.into_iter().enumerate() {
+            if !steal {
                 self.ask(host, partition, host_view);
             }
-            self.claim(host, partition, host_view, theft);
+            self.claim(host, partition, host_view, steal);
         }
     }
 
@@ -80,7 +80,7 @@ impl Step<'_> {
                 partition: small(partition),
                 epoch: lease.epoch,
                 disposition: Disposition::Release(None),
-                settled: !served_before,
+                checkpoint_saved: !served_before,
                 finished: 0,
                 unserved: true,
             },
@@ -183,14 +183,14 @@ impl Step<'_> {
     }
 
     /// Claims a free partition by the plan, or one whose owner does not respond.
-    fn claim(&mut self, host: usize, partition: usize, host_view: &HostView, theft: bool) {
+    fn claim(&mut self, host: usize, partition: usize, host_view: &HostView, steal: bool) {
         let occupied = self.state.hosts[host].slots[partition].is_some();
-        if !theft && (!host_view.claims[partition] || occupied) {
+        if !steal && (!host_view.claims[partition] || occupied) {
             return;
         }
         let lease = self.state.partitions[partition].lease;
         let owned = lease.is_some_and(|lease| lease.owner.is_some());
-        let reason = match (theft, owned) {
+        let reason = match (steal, owned) {
             (true, _) => ClaimReason::Unresponsive,
             (false, true) => ClaimReason::Expired,
             (false, false) => ClaimReason::Unowned,

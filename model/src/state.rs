@@ -204,8 +204,8 @@ pub enum Call {
         /// To whom.
         disposition: Disposition,
         /// The owner says that everything finished is saved.
-        settled: bool,
-        /// The events that the owner finished, for the check of `settled`.
+        checkpoint_saved: bool,
+        /// The events that the owner finished, for the check of `checkpoint_saved`.
         finished: u8,
         /// No pump serves it: a claim arrived late, or giving it away failed.
         unserved: bool,
@@ -234,8 +234,8 @@ pub enum Violation {
     MovedBack,
     /// A position from before a seek was saved over it.
     SeekUndone,
-    /// Given away as settled, with something finished that is not saved.
-    Unsettled,
+    /// Given away as saved, with something finished that is not saved.
+    Unsaved,
     /// An epoch did not start right after the checkpoint at its beginning.
     WrongStart,
     /// A host served one epoch twice.

@@ -282,7 +282,8 @@ impl Step<'_> {
 
     fn apply_give_away(&mut self, message: Message) {
         let Message { host, awaited, call } = message;
-        let Call::Handoff { partition, epoch, disposition, settled, finished, unserved } = call else {
+        let Call::Handoff { partition, epoch, disposition, checkpoint_saved, finished, unserved } = call
+        else {
             return;
         };
         let partition = usize::from(partition);
@@ -292,13 +293,13 @@ impl Step<'_> {
         let change = match disposition {
             Disposition::HandOver(to) => {
                 let to = self.protocol.host_id(to);
-                let request = TransferRequest { token, to, duration: ticks(LEASE), settled };
+                let request = TransferRequest { token, to, duration: ticks(LEASE), checkpoint_saved };
                 record::transfer(old.as_ref(), fence, &request, STORE_NOW).expect(EPOCHS)
             }
             Disposition::Release(successor) => {
                 let cause = if unserved { ReleaseCause::Unserved } else { ReleaseCause::Shutdown };
                 let successor = successor.map(|successor| self.protocol.host_id(successor));
-                let request = ReleaseRequest { token, cause, successor, settled };
+                let request = ReleaseRequest { token, cause, successor, checkpoint_saved };
                 record::release(old.as_ref(), fence, &request, STORE_NOW)
             }
         };
@@ -311,10 +312,10 @@ impl Step<'_> {
                     Disposition::Release(_) => Kind::Released,
                 });
                 let to = change.lease.owner.as_ref().map_or("nobody", |id| id.name.as_str());
-                let word = if settled { ", settled" } else { "" };
+                let word = if checkpoint_saved { ", saved" } else { "" };
                 self.log(format_args!("{p:?} moves from {name} to {to} in {:?}{word}", change.lease.epoch));
-                if settled && self.state.partitions[partition].position < finished {
-                    self.violate(Violation::Unsettled);
+                if checkpoint_saved && self.state.partitions[partition].position < finished {
+                    self.violate(Violation::Unsaved);
                 }
                 self.write_change(partition, change);
             }

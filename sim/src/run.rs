@@ -79,7 +79,7 @@ impl Run {
         let hub = MemoryHub::new("homes", scenario.partitions)
             .expect("a valid name")
             .with_clock(Arc::new(handle.clock(Machine::WORLD)));
-        let hub = if scenario.hub_fences { hub } else { hub.without_epochs() };
+        let hub = if scenario.hub_fences { hub } else { hub.without_fencing() };
         let judge = Judge::new(&handle, &history, &scenario, log_of(&hub), store_clock);
         let judge = if user_code.store.is_some() { judge.without_wakes() } else { judge };
         let observer = judge.clone();
@@ -89,7 +89,7 @@ impl Run {
         if !scenario.wakes {
             store = store.without_wakes();
         }
-        if scenario.epochless {
+        if scenario.shared_with_other_sdks {
             store = store.with_other_sdks();
         }
         let user_store = user_code.store.as_ref().map(|make| -> Arc<dyn Store> {

@@ -96,7 +96,7 @@ pub struct Scenario {
     pub ending: Ending,
     /// True if the group is shared with processors that know no epochs: hosts read with epoch 0, and have the
     /// store confirm their lease first.
-    pub epochless: bool,
+    pub shared_with_other_sdks: bool,
     /// True if receivers attach again by themselves when their links break.
     pub reattaches: bool,
     /// True if the hub fences readers by their epochs. Otherwise all read side by side, and hosts have the
@@ -134,7 +134,7 @@ impl Scenario {
                 7 => Ending::OneDrained,
                 _ => Ending::OneBroken,
             },
-            epochless: random.u32(0..8) == 0,
+            shared_with_other_sdks: random.u32(0..8) == 0,
             // A random stream of its own, so that the other choices of a seed stay as they were.
             reattaches: Rng::with_seed(seed ^ 0x7ea7_7ac4).u32(0..4) == 0,
             // The same.

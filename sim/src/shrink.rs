@@ -224,7 +224,7 @@ impl Search<'_> {
         self.keeps_change(|scenario| replace(&mut scenario.ending, Ending::Healthy));
         self.keeps_change(|scenario| replace(&mut scenario.by_hand, 0.0));
         self.keeps_change(|scenario| replace(&mut scenario.wakes, true));
-        self.keeps_change(|scenario| replace(&mut scenario.epochless, false));
+        self.keeps_change(|scenario| replace(&mut scenario.shared_with_other_sdks, false));
         self.keeps_change(|scenario| replace(&mut scenario.reattaches, false));
         self.keeps_change(|scenario| replace(&mut scenario.hub_fences, true));
         self.keeps_change(|scenario| replace(&mut scenario.distance, Duration::ZERO));

@@ -139,20 +139,40 @@ impl SimHost {
             let (partition, error) = match error {
                 HostError::Partition { partition, error } => (partition, error),
                 // There is only one hub, and only user code may panic.
-                HostError::AnotherHub { .. } | HostError::Fault { .. } | HostError::TaskEnded { .. } => {
+                HostError::AnotherHub { .. }
+                | HostError::TaskPanicked { .. }
+                | HostError::TaskEnded { .. } => {
                     return judge.report_violation(Promise::LoopNeverDies, None, error.to_string());
                 }
-                _ => return,
+                HostError::Store { .. }
+                | HostError::Hub { .. }
+                | HostError::NameInUse { .. }
+                | HostError::ClockSkew
+                | HostError::OpenFailed { .. }
+                | HostError::CloseFailed { .. }
+                | HostError::Halted { .. }
+                | HostError::ForeignReader { .. }
+                | HostError::ForeignReaderBeyondReach { .. }
+                | HostError::Displaced { .. }
+                | HostError::SelfFenced { .. }
+                | HostError::Stuck { .. }
+                | HostError::FinalCheckpointMissing { .. }
+                | HostError::Damaged { .. }
+                | HostError::PartitionsWithoutOwner { .. } => return,
+                unknown => return judge.does_not_know(unknown),
             };
             match error {
-                PartitionError::LostGround { ground, resumes_at, .. } => {
-                    judge.lost_ground(machine, *partition, ground, *resumes_at);
+                PartitionError::PositionGone { cause, resumes_at, .. } => {
+                    judge.position_gone(machine, *partition, cause, *resumes_at);
                 }
                 PartitionError::Gaps { .. } => judge.gaps_were_reported(machine, *partition, error),
                 PartitionError::Processing { .. } => {
                     judge.failure_was_reported(*partition, ReportTarget::Handler)
                 }
-                _ => {}
+                PartitionError::Skipped { .. }
+                | PartitionError::Source { .. }
+                | PartitionError::Checkpoint { .. } => {}
+                unknown => judge.does_not_know(unknown),
             }
         })
     }

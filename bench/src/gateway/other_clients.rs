@@ -1,8 +1,8 @@
-//! Runs the clients of other projects in `bench/other_clients` as child processes, and measures their rate and
-//! the CPU time of both ends.
+//! Runs the clients in `bench/other_clients` as child processes, and measures their rate and the CPU time of both
+//! ends. The official Python and JavaScript clients receive from `ephor dev`; fe2o3-amqp does not: it receives from
+//! a server of its own.
 //!
-//! The Python and the JavaScript client receive from `ephor dev`; fe2o3-amqp brings its own server. Each client
-//! prints `EVENTS SECONDS`; until it ends, its CPU time can be read.
+//! Each client prints `EVENTS SECONDS`; until it ends, its CPU time can be read.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Fe2o3 {
     pub(crate) fn receive(&self, events: u64) -> Result<Run, BoxError> {
         let events = events.to_string();
         let mut server =
-            Ended(Command::new(&self.0).args(["serve", &events]).stdout(Stdio::piped()).spawn()?);
+            KillOnDrop(Command::new(&self.0).args(["serve", &events]).stdout(Stdio::piped()).spawn()?);
         let mut port = String::new();
         let output = server.0.stdout.take().ok_or("the process has no output")?;
         BufReader::new(output).read_line(&mut port)?;
@@ -81,7 +81,7 @@ fn installed(path: &str) -> Result<PathBuf, BoxError> {
 /// little beside the run.
 fn run(command: &mut Command, server: u32) -> Result<Run, BoxError> {
     let before = cpu_time(server);
-    let mut client = Ended(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
+    let mut client = KillOnDrop(command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?);
     let mut output = BufReader::new(client.0.stdout.take().ok_or("the process has no output")?);
     let mut line = String::new();
     output.read_line(&mut line)?;
@@ -95,9 +95,9 @@ fn run(command: &mut Command, server: u32) -> Result<Run, BoxError> {
 }
 
 /// A child process that is killed on drop.
-struct Ended(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());

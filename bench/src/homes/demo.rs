@@ -1,5 +1,5 @@
-//! Runs `ephor demo` as a child process at one rate of readings, and measures latency, CPU time and memory, and
-//! whether any reading was lost or counted twice.
+//! Runs `ephor demo` as a child process at a given `--speed`, and measures the rate of readings, latency, CPU time
+//! and memory, and whether any reading was lost or counted twice.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -36,16 +36,16 @@ pub(super) fn run(folder: &Path, speed: f64, lasts: Duration) -> Result<Step, Bo
     if !program.exists() {
         return Err(format!("{} is missing: run ./check bench, which builds it", program.display()).into());
     }
-    let (said, told) = (folder.join("said.txt"), folder.join("told.txt"));
+    let (stdout, stderr) = (folder.join("stdout.txt"), folder.join("stderr.txt"));
     let child = Command::new(program)
         .args(["demo", "--page", "127.0.0.1:0", "--speed", &speed.to_string(), "--data"])
         .arg(folder.join("demo"))
         .stdin(Stdio::null())
-        .stdout(File::create(&said)?)
-        .stderr(File::create(&told)?)
+        .stdout(File::create(&stdout)?)
+        .stderr(File::create(&stderr)?)
         .spawn()?;
     let mut demo = Demo { child };
-    let complain = |what: &str| format!("{what}:\n{}", fs::read_to_string(&told).unwrap_or_default());
+    let complain = |what: &str| format!("{what}:\n{}", fs::read_to_string(&stderr).unwrap_or_default());
     let began = now();
     // Sensors send when every partition has an owner; then there are results.
     while fs::read_dir(folder.join("demo/results/homes")).map_or(0, Iterator::count) < 16 {
@@ -70,7 +70,7 @@ pub(super) fn run(folder: &Path, speed: f64, lasts: Duration) -> Result<Step, Bo
             None => sleep(LOOK),
         }
     };
-    let text = fs::read_to_string(&said)?;
+    let text = fs::read_to_string(&stdout)?;
     let number = |words| number(&text, words).ok_or_else(|| complain(&format!("no {words:?} in {text:?}")));
     let (cores, machine) = used.since(&before, passed);
     Ok(Step {

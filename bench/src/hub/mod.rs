@@ -2,7 +2,7 @@
 //!
 //! | command | file | measures |
 //! |---|---|---|
-//! | `send`, `relaxed` | `send.rs` | events per second, beside plain appends |
+//! | `send`, `page-cache` | `send.rs` | events per second, beside plain appends |
 //! | `read` | `read.rs` | a backlog, beside reading the files; and while others send |
 //! | `latency` | `latency.rs` | from send to receive at light load, beside one fdatasync |
 //! | `open` | `open.rs` | bytes read to open a log of 1 and of 10 GiB |
@@ -32,7 +32,7 @@ use crate::figures::{self, Figure};
 use crate::machine;
 use crate::options::Options;
 
-pub(crate) const USAGE: &str = "hub [send|relaxed|read|latency|open|idle|scale|soak] [--dir FOLDER] \
+pub(crate) const USAGE: &str = "hub [send|page-cache|read|latency|open|idle|scale|soak] [--dir FOLDER] \
                                 [--any-filesystem] [--small] [--mib N] [--minutes N]";
 
 type Benchmark = fn(&Options) -> Result<Vec<Figure>, BoxError>;
@@ -41,7 +41,7 @@ type Benchmark = fn(&Options) -> Result<Vec<Figure>, BoxError>;
 const BENCHMARKS: [(&str, Benchmark); 7] = [
     ("idle", idle::idle),
     ("send", send::durable),
-    ("relaxed", send::relaxed),
+    ("page-cache", send::page_cache),
     ("read", read::backlog),
     ("read", read::while_sending),
     ("latency", latency::light_load),

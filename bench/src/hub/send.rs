@@ -62,14 +62,14 @@ pub(crate) fn durable(options: &Options) -> Result<Vec<Figure>, BoxError> {
     ])
 }
 
-pub(crate) fn relaxed(options: &Options) -> Result<Vec<Figure>, BoxError> {
+pub(crate) fn page_cache(options: &Options) -> Result<Vec<Figure>, BoxError> {
     let others = [Appends::Plain, Appends::SyncedWhenFull];
     let Rounds { events, ours, others } = rounds(options, Durability::PageCache, others)?;
     let rate = |took: f64| events as f64 / took;
     let took = median(&ours.iter().map(|run| run.took.as_secs_f64()).collect::<Vec<_>>());
     Ok(vec![
-        Figure::rates("send, relaxed / plain appends, never synced", rate(took), rate(others[0])),
-        Figure::rates("send, relaxed / plain appends, each 64 MiB synced", rate(took), rate(others[1])),
+        Figure::rates("send, page cache / plain appends, never synced", rate(took), rate(others[0])),
+        Figure::rates("send, page cache / plain appends, each 64 MiB synced", rate(took), rate(others[1])),
     ])
 }
 

@@ -6,7 +6,7 @@
 //! | `EPHOR_CONNECTION`, `MIXED_HUB` | a connection string of a namespace, and the hub in it |
 //! | `EPHOR_STORAGE`, `MIXED_CONTAINER` | a connection string of a storage account, and the container in it |
 //! | `MIXED_CHECKPOINT_EVERY` | N: a checkpoint after every N-th sequence number |
-//! | `MIXED_NEIGHBOURS` | `sdk` (default): other SDKs share the group; `none`: only Ephor hosts |
+//! | `MIXED_SHARED_WITH` | `other-sdks` (default) or `ephor`: who else owns partitions of the group |
 //! | `MIXED_INTERVAL` | seconds between two renewals (default 1); a lease lasts six of them |
 
 #![allow(clippy::print_stdout, reason = "its purpose is to print")]
@@ -58,9 +58,9 @@ fn variable(name: &str) -> Result<String, BoxError> {
 
 fn store() -> Result<BlobStore, BoxError> {
     let (account, container) = (variable("EPHOR_STORAGE")?, variable("MIXED_CONTAINER")?);
-    let neighbours = std::env::var("MIXED_NEIGHBOURS").unwrap_or_else(|_| "sdk".to_owned());
+    let shared_with = std::env::var("MIXED_SHARED_WITH").unwrap_or_else(|_| "other-sdks".to_owned());
     let account = account.trim_end_matches(';');
-    let place = format!("{account};Container={container};Neighbours={neighbours}");
+    let place = format!("{account};Container={container};SharedWith={shared_with}");
     Ok(BlobStore::new(&place, BlobOptions::default())?)
 }
 
@@ -87,7 +87,7 @@ fn manager_options() -> Result<PartitionManagerOptions, BoxError> {
         handover_timeout: interval * 3,
         fence_margin: interval,
         store_timeout: interval * 3,
-        foreign_expiry: interval * 6,
+        other_sdk_lease_duration: interval * 6,
         max_partitions: None,
     })
 }

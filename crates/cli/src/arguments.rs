@@ -56,9 +56,10 @@ pub(crate) struct Dev {
     /// Keep everything in memory only; it is lost when the hub stops
     #[arg(long)]
     pub(crate) memory: bool,
-    /// Acknowledge events before they are on disk; a power failure may lose the newest ones
+    /// Acknowledge events when they are in the page cache, before they are on disk; a power failure
+    /// may lose the newest ones
     #[arg(long, conflicts_with = "memory")]
-    pub(crate) relaxed: bool,
+    pub(crate) page_cache: bool,
     /// Address to listen on for AMQP; port 0 picks a free port
     #[arg(long, value_name = "ADDR", value_parser = address, default_value = "127.0.0.1:5672")]
     pub(crate) amqp: SocketAddr,

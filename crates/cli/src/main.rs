@@ -50,7 +50,14 @@ async fn main() -> ExitCode {
     };
     let logged = match command {
         Command::Send(_) | Command::Tail(_) => LOGGED_BESIDE,
-        _ => LOGGED,
+        Command::Dev(_)
+        | Command::Demo(_)
+        | Command::DemoHost(_)
+        | Command::Verify(_)
+        | Command::Group(_)
+        | Command::Host(_)
+        | Command::Checkpoint(_)
+        | Command::Lease(_) => LOGGED,
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| logged.into());
     // A log line that cannot be written, because the disk is full, is dropped. Reporting that on stderr would
@@ -65,7 +72,17 @@ async fn main() -> ExitCode {
             "; set --hub or EPHOR_DEMO_HUB to the connection string of another hub, or leave both out to let \
              the demo start one"
         }
-        _ => "; is ephor dev running there? Set --connection or EPHOR_CONNECTION to use another hub",
+        Command::Dev(_)
+        | Command::DemoHost(_)
+        | Command::Send(_)
+        | Command::Tail(_)
+        | Command::Verify(_)
+        | Command::Group(_)
+        | Command::Host(_)
+        | Command::Checkpoint(_)
+        | Command::Lease(_) => {
+            "; is ephor dev running there? Set --connection or EPHOR_CONNECTION to use another hub"
+        }
     };
     match run(command).await {
         Ok(code) => code,

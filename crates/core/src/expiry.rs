@@ -113,7 +113,7 @@ pub struct Liveness {
 pub struct LivenessTracker {
     tolerance: Tolerance,
     /// The duration of a lease whose owner wrote none (another SDK).
-    foreign_expiry: Duration,
+    other_sdk_lease_duration: Duration,
     last: Option<Reading>,
     /// The time at which the first view arrived.
     watching_since: Option<Monotonic>,
@@ -144,10 +144,10 @@ struct Jump {
 
 impl LivenessTracker {
     /// A tracker that has seen nothing yet.
-    pub fn new(tolerance: Tolerance, foreign_expiry: Duration) -> Self {
+    pub fn new(tolerance: Tolerance, other_sdk_lease_duration: Duration) -> Self {
         Self {
             tolerance,
-            foreign_expiry,
+            other_sdk_lease_duration,
             last: None,
             watching_since: None,
             jump: None,
@@ -176,7 +176,7 @@ impl LivenessTracker {
             self.back = Some((received, received.since(lost)));
         }
         let owned = view.leases.iter().filter(|lease| lease.owner.is_some());
-        let durations = owned.map(|lease| lease.duration.unwrap_or(self.foreign_expiry));
+        let durations = owned.map(|lease| lease.duration.unwrap_or(self.other_sdk_lease_duration));
         let durations = durations.chain(view.hosts.iter().map(|host| host.record.lease_duration));
         self.longest = (durations.max().unwrap_or_default(), self.longest.0);
         if skewed {
@@ -202,7 +202,7 @@ impl LivenessTracker {
         let mut faltering = BTreeSet::new();
         for lease in view.leases.iter().filter(|lease| lease.owner.is_some()) {
             let observation = self.leases.get(&lease.partition);
-            let lasts = lease.duration.unwrap_or(self.foreign_expiry);
+            let lasts = lease.duration.unwrap_or(self.other_sdk_lease_duration);
             let age = self.age(observation, lease.age, reading);
             if self.jumped_since(observation) {
                 liveness.ages_unknown.push(lease.partition);

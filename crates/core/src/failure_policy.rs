@@ -20,6 +20,14 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    /// The problem with its values, and what to write instead.
+    fn problem(&self) -> Option<&'static str> {
+        (self.first.is_zero() || self.first > self.max).then_some(
+            "a backoff must begin above zero and not above its longest wait, or a batch that fails spins; \
+             try first 500ms, max 30s",
+        )
+    }
+
     /// The delay after the `failures`-th failure in a row (1, 2, 3 …). The random number `chance`
     /// shortens it by up to a quarter (jitter), so that many hosts do not retry in step.
     pub fn delay(&self, failures: u32, chance: u64) -> Duration {
@@ -91,6 +99,29 @@ pub enum AfterFailure {
 }
 
 impl FailurePolicy {
+    /// The problem with its values, and what to write instead.
+    pub fn problem(&self) -> Option<&'static str> {
+        match *self {
+            Self::Retry(backoff) => backoff.problem(),
+            Self::SkipAfter { attempts: 0, backoff } => backoff
+                .problem()
+                .or(Some("a failure policy that skips after 0 attempts would skip everything; try 3")),
+            Self::SkipAfter { backoff, .. } => backoff.problem(),
+            Self::Close { pause: Duration::ZERO } => {
+                Some("a partition that is closed and claimed again at once fails at once; try a pause of 10s")
+            }
+            Self::Close { .. } => None,
+        }
+    }
+
+    /// True if a batch is delivered again without end.
+    pub fn retries_for_ever(&self) -> bool {
+        match self {
+            Self::Retry(_) => true,
+            Self::SkipAfter { .. } | Self::Close { .. } => false,
+        }
+    }
+
     /// The next step after the `failures`-th failure in a row of a batch of `events`.
     pub fn after(&self, failures: u32, events: usize, chance: u64) -> AfterFailure {
         match *self {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_permits_theft_and_only_after_a_while() {
+    fn silence_permits_a_steal_and_only_after_a_while() {
         assert_eq!(judged(&mut ask(), &[], 129), Verdict::Wait);
         assert_eq!(judged(&mut ask(), &[], 130), Verdict::Steal);
     }

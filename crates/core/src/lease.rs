@@ -175,7 +175,7 @@ pub struct ReleaseRequest {
     /// hosts agree, and a store that can wake hosts wakes it.
     pub successor: Option<HostId>,
     /// True if all finished events are also saved.
-    pub settled: bool,
+    pub checkpoint_saved: bool,
 }
 
 /// A handover of a lease to another host.
@@ -188,7 +188,7 @@ pub struct TransferRequest {
     /// The time that the new owner's renewals last.
     pub duration: Duration,
     /// True if all finished events are also saved.
-    pub settled: bool,
+    pub checkpoint_saved: bool,
 }
 
 #[cfg(test)]

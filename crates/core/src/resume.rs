@@ -33,10 +33,10 @@ pub enum OnInvalidPosition {
 /// The reason why a position does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum LostGround {
+pub enum PositionGone {
     /// Events that were not finished do not exist: retention removed them, they are damaged, or
     /// their numbers were never used.
-    Overtaken {
+    EventsGone {
         /// The first event that should have been read.
         wanted: SequenceNumber,
         /// The next event that exists. Older ones may exist, too, if this is a gap inside the log.
@@ -63,11 +63,11 @@ pub enum LostGround {
     },
 }
 
-impl LostGround {
+impl PositionGone {
     /// The number of lost events, if known.
     pub fn gone(&self) -> Option<u64> {
         match self {
-            Self::Overtaken { wanted, oldest } => Some(oldest.0 - wanted.0),
+            Self::EventsGone { wanted, oldest } => Some(oldest.0 - wanted.0),
             _ => None,
         }
     }
@@ -75,22 +75,22 @@ impl LostGround {
     /// True for a gap inside the log: the position is not older than everything that the partition
     /// keeps.
     pub fn is_inside(&self, partition: &PartitionProperties) -> bool {
-        matches!(self, Self::Overtaken { wanted, .. } if *wanted >= partition.first)
+        matches!(self, Self::EventsGone { wanted, .. } if *wanted >= partition.first)
     }
 
     /// The oldest event that the partition keeps and that was not read.
     fn next_kept(&self, partition: &PartitionProperties) -> SequenceNumber {
         match self {
-            Self::Overtaken { oldest, .. } => *oldest,
+            Self::EventsGone { oldest, .. } => *oldest,
             _ => partition.first,
         }
     }
 }
 
-impl fmt::Display for LostGround {
+impl fmt::Display for PositionGone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Overtaken { wanted, oldest } => {
+            Self::EventsGone { wanted, oldest } => {
                 let gone = oldest.0 - wanted.0;
                 let events = if gone == 1 { "event is" } else { "events are" };
                 write!(
@@ -116,7 +116,7 @@ pub struct Resume {
     /// The position to open the receiver at.
     pub start: StartPosition,
     /// The reason, if the wanted position does not exist.
-    pub lost: Option<LostGround>,
+    pub lost: Option<PositionGone>,
     /// True if the start moves with time and must be saved, so that a successor starts here, too.
     pub remember: bool,
     /// True if the checkpoint lies beyond the end of this very log. The start must be written over
@@ -168,13 +168,13 @@ pub fn resume(
     partition: &PartitionProperties,
     log: Option<&LogId>,
     on_invalid: OnInvalidPosition,
-) -> Result<Resume, LostGround> {
+) -> Result<Resume, PositionGone> {
     let (start, another_log, initial_use) = match checkpoint {
         Some(checkpoint) => (checkpoint.position.start(), other_log(checkpoint, log), false),
         None => (initial, None, true),
     };
     let overtaken =
-        || out_of_range(&start, partition).filter(|ground| matches!(ground, LostGround::Overtaken { .. }));
+        || out_of_range(&start, partition).filter(|cause| matches!(cause, PositionGone::EventsGone { .. }));
     if let Some(lost) = another_log.or_else(overtaken) {
         return replacement(lost, partition, on_invalid);
     }
@@ -185,20 +185,20 @@ pub fn resume(
 
 /// The replacement for a position that was found not to exist.
 pub fn replacement(
-    lost: LostGround,
+    lost: PositionGone,
     partition: &PartitionProperties,
     on_invalid: OnInvalidPosition,
-) -> Result<Resume, LostGround> {
+) -> Result<Resume, PositionGone> {
     let start = match (on_invalid, &lost) {
         (OnInvalidPosition::Earliest, _) => StartPosition::Earliest,
         // Properties that are older than what the receivers report do not lead back.
-        (OnInvalidPosition::Latest, LostGround::Overtaken { oldest, .. }) if *oldest > partition.next => {
+        (OnInvalidPosition::Latest, PositionGone::EventsGone { oldest, .. }) if *oldest > partition.next => {
             StartPosition::at(*oldest)
         }
         (OnInvalidPosition::Latest, _) => end_of(partition),
         (OnInvalidPosition::Stop, _) => return Err(lost),
     };
-    let rewind = matches!(lost, LostGround::BeyondTheEnd { .. });
+    let rewind = matches!(lost, PositionGone::BeyondTheEnd { .. });
     let remember = rewind || on_invalid == OnInvalidPosition::Latest;
     Ok(Resume { start, lost: Some(lost), remember, rewind })
 }
@@ -210,8 +210,8 @@ pub fn remembered(start: &StartPosition) -> Position {
 
 /// The reason, if a position lies beyond the end by the partition's properties. That alone is no
 /// proof.
-pub fn beyond_the_end(start: &StartPosition, partition: &PartitionProperties) -> Option<LostGround> {
-    out_of_range(start, partition).filter(|ground| matches!(ground, LostGround::BeyondTheEnd { .. }))
+pub fn beyond_the_end(start: &StartPosition, partition: &PartitionProperties) -> Option<PositionGone> {
+    out_of_range(start, partition).filter(|cause| matches!(cause, PositionGone::BeyondTheEnd { .. }))
 }
 
 /// "After the newest event", pinned to the event that is the newest now. Sequence numbers that were
@@ -223,18 +223,18 @@ fn end_of(partition: &PartitionProperties) -> StartPosition {
     }
 }
 
-fn other_log(checkpoint: &Checkpoint, log: Option<&LogId>) -> Option<LostGround> {
+fn other_log(checkpoint: &Checkpoint, log: Option<&LogId>) -> Option<PositionGone> {
     let (was, is) = (checkpoint.log.as_ref()?, log?);
-    (was != is).then(|| LostGround::AnotherLog { was: was.clone(), is: is.clone() })
+    (was != is).then(|| PositionGone::AnotherLog { was: was.clone(), is: is.clone() })
 }
 
-fn out_of_range(start: &StartPosition, partition: &PartitionProperties) -> Option<LostGround> {
+fn out_of_range(start: &StartPosition, partition: &PartitionProperties) -> Option<PositionGone> {
     let StartPosition::Sequence { number, inclusive } = start else { return None };
     let wanted = if *inclusive { *number } else { number.next() };
     if wanted < partition.first {
-        Some(LostGround::Overtaken { wanted, oldest: partition.first })
+        Some(PositionGone::EventsGone { wanted, oldest: partition.first })
     } else if wanted > partition.next {
-        Some(LostGround::BeyondTheEnd { wanted, next: partition.next })
+        Some(PositionGone::BeyondTheEnd { wanted, next: partition.next })
     } else {
         None
     }

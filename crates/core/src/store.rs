@@ -232,7 +232,7 @@ pub enum Seek {
         epoch: Epoch,
     },
     /// The owner is another SDK's processor, which will not notice.
-    ForeignOwner {
+    OtherSdkOwner {
         /// The id of the owner.
         owner: String,
     },

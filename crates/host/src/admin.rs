@@ -187,7 +187,7 @@ impl Admin {
         };
         Ok(match self.store.seek(&self.group, &request).await? {
             Seek::Done { epoch } => SeekOutcome::Done(epoch),
-            Seek::ForeignOwner { owner } => SeekOutcome::ForeignOwner(owner),
+            Seek::OtherSdkOwner { owner } => SeekOutcome::OtherSdkOwner(owner),
         })
     }
 

@@ -17,7 +17,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::position::SequenceNumber;
-use ephor_core::resume::LostGround;
+use ephor_core::resume::PositionGone;
 use ephor_core::source::{OpenError, SourceError};
 use ephor_core::store::StoreError;
 
@@ -121,10 +121,10 @@ pub enum PartitionError {
     },
     /// Events that were never delivered do not exist, or are skipped because `on_invalid_position`
     /// says so.
-    #[error("{ground}; reading goes on at {resumes_at}{}", skipped_before(*resumes_at, *skipped))]
-    LostGround {
+    #[error("{cause}; reading goes on at {resumes_at}{}", skipped_before(*resumes_at, *skipped))]
+    PositionGone {
         /// The reason.
-        ground: LostGround,
+        cause: PositionGone,
         /// The event at which reading goes on.
         resumes_at: SequenceNumber,
         /// The number of events right before it that the hub keeps, and that are skipped. Numbers
@@ -240,9 +240,9 @@ pub enum HostError {
     /// The position to resume from does not exist, and by the options the partition waits for a
     /// seek.
     #[error(
-        "partition {partition} is halted until an operator seeks: {ground}; to go on, run `{}`, which shows what would \
+        "partition {partition} is halted until an operator seeks: {cause}; to go on, run `{}`, which shows what would \
          happen, and then the same with --yes",
-        seek_command(group, *partition, ground)
+        seek_command(group, *partition, cause)
     )]
     Halted {
         /// The consumer group of the hub.
@@ -250,7 +250,7 @@ pub enum HostError {
         /// The partition.
         partition: PartitionId,
         /// The reason.
-        ground: LostGround,
+        cause: PositionGone,
     },
     /// A foreign reader took the partition with a newer epoch.
     #[error(
@@ -327,7 +327,7 @@ pub enum HostError {
     },
     /// Finished events could not be saved before the partition was given away.
     #[error("partition {partition}: given away without its final checkpoint, events will be repeated")]
-    Unsettled {
+    FinalCheckpointMissing {
         /// The partition.
         partition: PartitionId,
     },
@@ -335,7 +335,7 @@ pub enum HostError {
     #[error(
         "the {task} of this host panicked: {message}; it goes on, and unless your own store did it, please report it"
     )]
-    Fault {
+    TaskPanicked {
         /// The task.
         task: &'static str,
         /// The panic message.
@@ -363,7 +363,7 @@ pub enum HostError {
     #[error(
         "{partitions} partitions have no owner, because every host is at its max_partitions, draining or unhealthy"
     )]
-    Unplaced {
+    PartitionsWithoutOwner {
         /// The number of these partitions.
         partitions: usize,
     },

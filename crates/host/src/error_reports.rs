@@ -5,7 +5,7 @@ use std::future::Future;
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::panics::{self, Panicked};
 
-use crate::error::HostError;
+use crate::error::{HostError, PartitionError};
 use crate::metric_names as names;
 use crate::options::ErrorHandler;
 
@@ -32,7 +32,7 @@ impl Reporter {
         let report = |Panicked { message }| {
             // Log and metrics recorders are the user's code, too. If they panic, there is nobody
             // left to tell.
-            let _ = panics::caught(|| self.report(&HostError::Fault { task, message }));
+            let _ = panics::caught(|| self.report(&HostError::TaskPanicked { task, message }));
         };
         result.map_err(report).ok()
     }
@@ -73,28 +73,33 @@ const ERROR_AFTER_ATTEMPTS: u32 = 5;
 
 /// True for errors that do not recover by themselves, or that lost something.
 fn needs_operator(error: &HostError) -> bool {
-    use crate::error::PartitionError;
-    if let HostError::Partition { error: PartitionError::Processing { attempt, .. }, .. } = error {
-        return *attempt >= ERROR_AFTER_ATTEMPTS;
-    }
-    matches!(
-        error,
+    match error {
+        HostError::Partition { error, .. } => match error {
+            PartitionError::Processing { attempt, .. } => *attempt >= ERROR_AFTER_ATTEMPTS,
+            PartitionError::Skipped { .. }
+            | PartitionError::PositionGone { .. }
+            | PartitionError::Gaps { .. } => true,
+            PartitionError::Source { .. } | PartitionError::Checkpoint { .. } => false,
+        },
         HostError::NameInUse { .. }
-            | HostError::AnotherHub { .. }
-            | HostError::Halted { .. }
-            | HostError::ForeignReaderBeyondReach { .. }
-            | HostError::Stuck { .. }
-            | HostError::Unplaced { .. }
-            | HostError::Fault { .. }
-            | HostError::TaskEnded { .. }
-            | HostError::Damaged { .. }
-            | HostError::Partition {
-                error: PartitionError::Skipped { .. }
-                    | PartitionError::LostGround { .. }
-                    | PartitionError::Gaps { .. },
-                ..
-            }
-    )
+        | HostError::AnotherHub { .. }
+        | HostError::Halted { .. }
+        | HostError::ForeignReaderBeyondReach { .. }
+        | HostError::Stuck { .. }
+        | HostError::PartitionsWithoutOwner { .. }
+        | HostError::TaskPanicked { .. }
+        | HostError::TaskEnded { .. }
+        | HostError::Damaged { .. } => true,
+        HostError::Store { .. }
+        | HostError::Hub { .. }
+        | HostError::ClockSkew
+        | HostError::OpenFailed { .. }
+        | HostError::CloseFailed { .. }
+        | HostError::ForeignReader { .. }
+        | HostError::Displaced { .. }
+        | HostError::SelfFenced { .. }
+        | HostError::FinalCheckpointMissing { .. } => false,
+    }
 }
 
 /// A label for each kind of error, for metrics.
@@ -114,9 +119,9 @@ fn kind(error: &HostError) -> &'static str {
         HostError::Displaced { .. } => "displaced",
         HostError::SelfFenced { .. } => "self_fenced",
         HostError::Stuck { .. } => "stuck",
-        HostError::Unsettled { .. } => "unsettled",
-        HostError::Unplaced { .. } => "unplaced",
-        HostError::Fault { .. } => "fault",
+        HostError::FinalCheckpointMissing { .. } => "final_checkpoint_missing",
+        HostError::PartitionsWithoutOwner { .. } => "partitions_without_owner",
+        HostError::TaskPanicked { .. } => "task_panicked",
         HostError::TaskEnded { .. } => "task_ended",
         HostError::Damaged { .. } => "damaged",
     }

@@ -69,7 +69,7 @@ pub use ephor_core::lease::{ClaimCause, Lease, ReleaseCause};
 pub use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 pub use ephor_core::producer::{Producer, ProducerError, Target};
 pub use ephor_core::progress::Lag;
-pub use ephor_core::resume::{LostGround, OnInvalidPosition};
+pub use ephor_core::resume::{OnInvalidPosition, PositionGone};
 pub use ephor_core::source::{EventSource, Receiver, SourceError};
 pub use ephor_core::store::{HostEntry, Store, StoreError};
 pub use ephor_core::time::{Clock, InvalidTimestamp, Monotonic, Timestamp};
@@ -78,10 +78,10 @@ pub use ephor_core::{BoxError, BoxFuture};
 /// The defaults of the options.
 pub mod defaults {
     pub use crate::options::{
-        DEFAULT_FAST_SCAN, DEFAULT_FENCE_MARGIN, DEFAULT_FOREIGN_EXPIRY, DEFAULT_HANDOVER_TIMEOUT,
-        DEFAULT_LEASE_DURATION, DEFAULT_MAX_BATCH_SIZE, DEFAULT_PREFETCH_BYTES, DEFAULT_PREFETCH_COUNT,
-        DEFAULT_RECEIVE_TIMEOUT, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN, DEFAULT_SOURCE_PATIENCE,
-        DEFAULT_STORE_TIMEOUT,
+        DEFAULT_FAST_SCAN, DEFAULT_FENCE_MARGIN, DEFAULT_HANDOVER_TIMEOUT, DEFAULT_HUB_UNAVAILABLE_TIMEOUT,
+        DEFAULT_LEASE_DURATION, DEFAULT_MAX_BATCH_SIZE, DEFAULT_OTHER_SDK_LEASE_DURATION,
+        DEFAULT_PREFETCH_BYTES, DEFAULT_PREFETCH_COUNT, DEFAULT_RECEIVE_TIMEOUT, DEFAULT_RENEW_INTERVAL,
+        DEFAULT_SLOW_SCAN, DEFAULT_STORE_TIMEOUT,
     };
     pub use ephor_core::checkpoint::DEFAULT_SPACING;
     pub use ephor_core::failure_policy::DEFAULT_BACKOFF;

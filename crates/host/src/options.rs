@@ -20,8 +20,8 @@ pub const DEFAULT_PREFETCH_COUNT: usize = 300;
 pub const DEFAULT_PREFETCH_BYTES: usize = 16 * 1024 * 1024;
 /// The default of [`EventProcessorOptions::receive_timeout`].
 pub const DEFAULT_RECEIVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The default of [`EventProcessorOptions::source_patience`].
-pub const DEFAULT_SOURCE_PATIENCE: Duration = Duration::from_secs(30);
+/// The default of [`EventProcessorOptions::hub_unavailable_timeout`].
+pub const DEFAULT_HUB_UNAVAILABLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The default of [`PartitionManagerOptions::lease_duration`].
 pub const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(30);
 /// The default of [`PartitionManagerOptions::renew_interval`].
@@ -36,8 +36,8 @@ pub const DEFAULT_HANDOVER_TIMEOUT: Duration = Duration::from_secs(30);
 pub const DEFAULT_FENCE_MARGIN: Duration = Duration::from_secs(3);
 /// The default of [`PartitionManagerOptions::store_timeout`].
 pub const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The default of [`PartitionManagerOptions::foreign_expiry`].
-pub const DEFAULT_FOREIGN_EXPIRY: Duration = Duration::from_secs(120);
+/// The default of [`PartitionManagerOptions::other_sdk_lease_duration`].
+pub const DEFAULT_OTHER_SDK_LEASE_DURATION: Duration = Duration::from_secs(120);
 
 /// The upper limit of all durations of leases, scans and calls. An option that should never apply
 /// is `None` instead.
@@ -167,7 +167,7 @@ pub struct EventProcessorOptions {
     pub failure: FailurePolicy,
     /// The time for which a partition is kept while the hub cannot be read, before it is closed and
     /// released. Default 30 s.
-    pub source_patience: Duration,
+    pub hub_unavailable_timeout: Duration,
     /// The time within which the hub and the store must have answered once, or the start fails: for
     /// programs that should end rather than wait. Default: no limit; a hub or a store that is
     /// unreachable at the start is retried in the background.
@@ -189,7 +189,7 @@ impl Default for EventProcessorOptions {
             process_timeout: None,
             checkpoint: CheckpointPolicy::default(),
             failure: FailurePolicy::default(),
-            source_patience: DEFAULT_SOURCE_PATIENCE,
+            hub_unavailable_timeout: DEFAULT_HUB_UNAVAILABLE_TIMEOUT,
             start_timeout: None,
             on_error: None,
         }
@@ -244,25 +244,8 @@ impl EventProcessorOptions {
                 self.checkpoint.spacing
             )
         })?;
-        let backoff = match self.failure {
-            FailurePolicy::Retry(backoff) | FailurePolicy::SkipAfter { backoff, .. } => Some(backoff),
-            _ => None,
-        };
-        ensure(
-            backoff.is_none_or(|backoff| !backoff.first.is_zero() && backoff.first <= backoff.max),
-            "failure",
-            || {
-                "a backoff must begin above zero and not above its longest wait, or a batch that fails spins; \
-             try first 500ms, max 30s"
-                .into()
-            },
-        )?;
-        ensure(!matches!(self.failure, FailurePolicy::SkipAfter { attempts: 0, .. }), "failure", || {
-            "a failure policy that skips after 0 attempts would skip everything; try 3".into()
-        })?;
-        ensure(!matches!(self.failure, FailurePolicy::Close { pause } if pause.is_zero()), "failure", || {
-            "a partition that is closed and claimed again at once fails at once; try a pause of 10s".into()
-        })
+        let problem = self.failure.problem();
+        ensure(problem.is_none(), "failure", || problem.unwrap_or_default().to_owned())
     }
 }
 
@@ -290,7 +273,7 @@ pub struct PartitionManagerOptions {
     /// A store call that takes longer is given up, with an unknown outcome. Default 5 s.
     pub store_timeout: Duration,
     /// The duration of a lease whose record has none (another SDK wrote it). Default 120 s.
-    pub foreign_expiry: Duration,
+    pub other_sdk_lease_duration: Duration,
     /// The most partitions that this host may own. Default: no limit.
     pub max_partitions: Option<u32>,
 }
@@ -305,7 +288,7 @@ impl Default for PartitionManagerOptions {
             handover_timeout: DEFAULT_HANDOVER_TIMEOUT,
             fence_margin: DEFAULT_FENCE_MARGIN,
             store_timeout: DEFAULT_STORE_TIMEOUT,
-            foreign_expiry: DEFAULT_FOREIGN_EXPIRY,
+            other_sdk_lease_duration: DEFAULT_OTHER_SDK_LEASE_DURATION,
             max_partitions: None,
         }
     }
@@ -325,7 +308,7 @@ impl PartitionManagerOptions {
             ("handover_timeout", self.handover_timeout, DEFAULT_HANDOVER_TIMEOUT),
             ("fence_margin", fence_margin, DEFAULT_FENCE_MARGIN),
             ("store_timeout", store_timeout, DEFAULT_STORE_TIMEOUT),
-            ("foreign_expiry", self.foreign_expiry, DEFAULT_FOREIGN_EXPIRY),
+            ("other_sdk_lease_duration", self.other_sdk_lease_duration, DEFAULT_OTHER_SDK_LEASE_DURATION),
         ] {
             ensure(!value.is_zero(), name, || format!("{name} is zero; try {default:?}"))?;
             ensure(value <= MAX_DURATION, name, || {

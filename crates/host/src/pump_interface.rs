@@ -44,7 +44,7 @@ pub(crate) struct PumpEnd {
     /// True if the processor was opened.
     pub(crate) opened: bool,
     /// True if everything finished was saved.
-    pub(crate) settled: bool,
+    pub(crate) checkpoint_saved: bool,
     /// True if a batch was given up half-way.
     pub(crate) given_up: bool,
     pub(crate) outcome: Outcome,

@@ -16,7 +16,7 @@ pub struct StopReport {
     pub given_up: Vec<PartitionId>,
     /// Released, but some finished events are not saved: `close` failed, the store failed, or the
     /// policy leaves checkpoints to the processor. They will be delivered again.
-    pub unsettled: Vec<PartitionId>,
+    pub unsaved: Vec<PartitionId>,
     /// Lost to another owner before it could be released.
     pub lost: Vec<PartitionId>,
     /// Not released: a call did not return and could not be given up, or the store did not answer.
@@ -28,7 +28,7 @@ impl StopReport {
     /// True if everything was drained.
     pub fn is_clean(&self) -> bool {
         self.given_up.is_empty()
-            && self.unsettled.is_empty()
+            && self.unsaved.is_empty()
             && self.lost.is_empty()
             && self.abandoned.is_empty()
     }
@@ -40,7 +40,7 @@ impl fmt::Display for StopReport {
         write!(f, "{drained} {} drained", if drained == 1 { "partition" } else { "partitions" })?;
         for (list, what) in [
             (&self.given_up, "with an unfinished batch"),
-            (&self.unsettled, "released with work to repeat"),
+            (&self.unsaved, "released with work to repeat"),
             (&self.lost, "lost on the way"),
             (&self.abandoned, "abandoned"),
         ] {

@@ -116,31 +116,32 @@ impl HubProducer {
 
     /// Puts a batch into the commit queue. Returns when it is queued, not when it is stored.
     ///
-    /// Dropping the future before it returns takes the batch back, and drops `settled`. After that, the batch cannot be
-    /// cancelled, and `settled` is called with the result, also if the caller is gone. It must not block. It is dropped
+    /// Dropping the future before it returns takes the batch back, and drops `on_result`. After that, the batch cannot be
+    /// cancelled, and `on_result` is called with the result, also if the caller is gone. It must not block. It is dropped
     /// without a call if the hub ends by a panic.
     pub async fn enqueue(
         &self,
         target: Target<'_>,
         batch: Batch,
-        settled: impl FnOnce(Result<Receipt, SendError>) + Send + 'static,
+        on_result: impl FnOnce(Result<Receipt, SendError>) + Send + 'static,
     ) -> Result<(), SendError> {
-        self.enqueue_if(target, batch, || true, settled).await
+        self.enqueue_if(target, batch, || true, on_result).await
     }
 
     /// Like [`Self::enqueue`], but calls `wanted` right before the batch is stored. If it returns false, the batch is not
-    /// stored, and `settled` gets [`SendError::OutOfOrder`]. With it a caller whose batch failed stops the batches queued
+    /// stored, and `on_result` gets [`SendError::OutOfOrder`]. With it a caller whose batch failed stops the batches queued
     /// after it, to keep their order. It must not block either.
     pub async fn enqueue_if(
         &self,
         target: Target<'_>,
         batch: Batch,
         wanted: impl FnOnce() -> bool + Send + 'static,
-        settled: impl FnOnce(Result<Receipt, SendError>) + Send + 'static,
+        on_result: impl FnOnce(Result<Receipt, SendError>) + Send + 'static,
     ) -> Result<(), SendError> {
         let addressed = self.address(target, &batch)?;
-        let answer =
-            move |stored: Result<Stored, SendError>| settled(stored.map(|stored| addressed.receipt(stored)));
+        let answer = move |stored: Result<Stored, SendError>| {
+            on_result(stored.map(|stored| addressed.receipt(stored)))
+        };
         self.hub.enqueue(addressed.partition, batch.finish(), Box::new(wanted), Box::new(answer)).await
     }
 

@@ -161,8 +161,8 @@ impl HubClock {
             self.behind = None;
             self.time.stamp.max(wall)
         } else {
-            let settled = now.since(*self.behind.get_or_insert(now)) >= SETTLING;
-            if settled { expected.min(wall.max(proven)) } else { expected }
+            let is_stable = now.since(*self.behind.get_or_insert(now)) >= SETTLING;
+            if is_stable { expected.min(wall.max(proven)) } else { expected }
         };
         self.time.proven = proven.min(self.time.stamp);
         if now.since(self.agreed.now) >= TRUST_AFTER {

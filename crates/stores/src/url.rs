@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_storage_account_is_named_by_a_url_or_a_connection_string() {
         for (text, shown) in [
-            ("azblob://contoso/leases/blue?neighbours=sdk", "azblob://contoso/leases/blue"),
+            ("azblob://contoso/leases/blue?shared-with=other-sdks", "azblob://contoso/leases/blue"),
             ("AZBLOB://ada:canary@contoso/leases?sig=canary", "azblob://contoso/leases"),
             ("azblob://contoso/leases;AccountKey=canary", "azblob://…"),
             ("azblob://contoso/leases&sig=canary", "azblob://…"),

@@ -89,10 +89,10 @@ impl TestFleet {
         Self { store, ..self }
     }
 
-    /// The same fleet on a hub that does not fence readers ([`MemoryHub::without_epochs`]).
+    /// The same fleet on a hub that does not fence readers ([`MemoryHub::without_fencing`]).
     #[must_use]
-    pub fn without_epochs(self) -> Self {
-        Self { hub: self.hub.without_epochs(), ..self }
+    pub fn without_fencing(self) -> Self {
+        Self { hub: self.hub.without_fencing(), ..self }
     }
 
     /// The hub, to which a test sends.

@@ -37,7 +37,7 @@ async function withDemo(options, play) {
   }
 }
 
-// A host is killed, and its partitions are with the others, while the dust has not settled.
+// A host is killed, and its partitions are with the others, while the new owners catch up.
 async function failure(page) {
   const lost = (await board(page)).find(({ name }) => name === "host-3").tiles.length;
   await button(page, "host-3", "Kill").click();

@@ -24,7 +24,7 @@ export async function openWindow(browser, origin, settings = {}) {
   const wrong = [];
   const note = (what) => wrong.push(what);
   context.on("request", (request) => {
-    if (new URL(request.url()).origin !== origin) note(`a foreign request: ${request.url()}`);
+    if (new URL(request.url()).origin !== origin) note(`a request to another origin: ${request.url()}`);
   });
   context.on("requestfailed", (request) => {
     if (!left(request)) note(`a failed request: ${request.url()} ${request.failure()?.errorText}`);

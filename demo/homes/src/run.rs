@@ -152,7 +152,7 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
             say(&sent.to_string());
         }
         let lasted = SystemClock.now().since(began);
-        settled(&view).await;
+        until_results_are_complete(&view).await;
         let shown = state.city();
         let (cores, memory) = state.cost();
         let mut fleet = state.fleet.lock().await;
@@ -258,7 +258,7 @@ async fn owned(state: &DemoState, from_latest: bool) -> Result<(), BoxError> {
 }
 
 /// Waits until the results say all that was sent, as long as they get any further.
-async fn settled(view: &View) {
+async fn until_results_are_complete(view: &View) {
     let mut best = (u64::MAX, SystemClock.now());
     loop {
         let audit = view.city().audit;

@@ -111,7 +111,7 @@ pub(crate) fn store_urls() -> Seeds {
         "sqlite:///var/lib/ephor.db",
         "postgres://ada:correct-horse@db.example:5432/fleet?sslmode=require",
         "postgresql://db.example/fleet",
-        "azblob://contoso/leases/blue?neighbours=sdk",
+        "azblob://contoso/leases/blue?shared-with=other-sdks",
         "AccountName=contoso;AccountKey=bm9ib2R5J3MgYXQgYWxs;Container=leases",
         "BlobEndpoint=https://contoso.example/;SharedAccessSignature=sv=1&sig=nobody-s-signature",
         "UseDevelopmentStorage=true",

@@ -15,7 +15,7 @@ fn found(rules: Rules) -> Findings {
 const EXPECTED: [(&str, &str, &str); 9] = [
     ("fence", "no save under an older epoch", "the store saves position 1 of p0"),
     ("epoch", "an epoch is assigned once", "its owner stopped renewing"),
-    ("order", "a partition given away as settled is saved", "settled"),
+    ("order", "a partition given away as saved is saved", "saved"),
     ("clock", "no host delivers", "is delivering p0"),
     ("deadline", "no host delivers", "is delivering p0"),
     ("checkpoint", "right after the checkpoint", "serves p0 in e2 from event 0 on"),

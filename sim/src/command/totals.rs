@@ -48,11 +48,11 @@ impl Total {
 
 fn add_figures(sum: &mut Figures, one: &Figures) {
     // Listed one by one, so that a new figure does not compile until it is added here.
-    let Figures { finished, repeated, skipped, changes, unsettled, saves } = one;
+    let Figures { finished, repeated, skipped, changes, unsaved, saves } = one;
     sum.finished += finished;
     sum.repeated += repeated;
     sum.skipped += skipped;
-    sum.unsettled += unsettled;
+    sum.unsaved += unsaved;
     sum.saves += saves;
     for (reason, count) in changes {
         *sum.changes.entry(reason.clone()).or_default() += count;
@@ -70,8 +70,8 @@ impl fmt::Display for Total {
         writeln!(f, "\n{}", self.exemptions)?;
         write!(
             f,
-            "\n{} events finished, {} of them again, {} skipped by policy; {} checkpoints; {} given away unsettled",
-            figures.finished, figures.repeated, figures.skipped, figures.saves, figures.unsettled
+            "\n{} events finished, {} of them again, {} skipped by policy; {} checkpoints; {} given away unsaved",
+            figures.finished, figures.repeated, figures.skipped, figures.saves, figures.unsaved
         )
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn of(scenario: &Scenario) -> Vec<String> {
         lines
             .push(format!("the store is far away: one way takes up to {}", duration_text(scenario.distance)));
     }
-    if scenario.epochless {
+    if scenario.shared_with_other_sdks {
         lines.push(
             "the group is shared with processors that know no epochs: all hosts read in epoch 0".into(),
         );

@@ -121,7 +121,7 @@ impl Run {
                 forgotten
             }
             Fault::ForeignReader => {
-                let late = world.scenario.epochless && injection.target.is_multiple_of(2);
+                let late = world.scenario.shared_with_other_sdks && injection.target.is_multiple_of(2);
                 let epoch = if late {
                     // A processor of another SDK that does not know yet that it has lost the partition.
                     Epoch::NONE

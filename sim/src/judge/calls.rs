@@ -141,7 +141,11 @@ impl Judge {
                 self.failure_was_reported(caller.partition, ReportTarget::Processor)
             }
             PartitionError::Skipped { sequence, .. } => self.skipped(caller, *sequence),
-            _ => {}
+            PartitionError::Source { .. }
+            | PartitionError::PositionGone { .. }
+            | PartitionError::Gaps { .. }
+            | PartitionError::Checkpoint { .. } => {}
+            unknown => self.does_not_know(unknown),
         }
     }
 
@@ -170,7 +174,11 @@ impl Judge {
                 format!("the host did not report a failed call to the {target:?} before the next call");
             return Some((Promise::LoopNeverDies, what));
         }
-        let for_ever = matches!(policy, FailurePolicy::Retry(_));
+        let for_ever = match policy {
+            FailurePolicy::Retry(_) => true,
+            FailurePolicy::SkipAfter { .. } | FailurePolicy::Close { .. } => false,
+            unknown => return Some((Promise::LoopNeverDies, format!("the judge does not know {unknown:?}"))),
+        };
         (for_ever && failing_batch.span == span && failing_batch.timeouts >= MAX_TIMEOUTS).then(|| {
             let what = format!("the host retries a batch that timed out {} times", failing_batch.timeouts);
             (Promise::LoopNeverDies, what)
@@ -288,7 +296,8 @@ impl Judge {
                 Checkpointed::Refused => {
                     (!exempt).then(|| "the host refused a checkpoint of a healthy owner".to_owned())
                 }
-                _ => None,
+                Checkpointed::Nothing => None,
+                unknown => Some(format!("the judge does not know {unknown:?}")),
             }
         };
         if let Some(what) = violation {

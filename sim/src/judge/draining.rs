@@ -1,5 +1,6 @@
 //! Tracks the handover deadlines that owners announce: when the partition is released, and how long its
-//! call in flight may take.
+//! call in flight may take. The checks are in `steals.rs` (nobody takes a partition that is still given away) and
+//! `stops.rs` (the call in flight ends in time).
 
 use std::time::Duration;
 

@@ -182,9 +182,9 @@ checks! {
     /// A host that claims a partition back from a foreign reader goes above its epoch.
     AboveForeignReader: 65,
     /// A healthy host saves what it finished before it gives a partition away.
-    GivenAwayUnsettled: 90,
-    /// A partition given away as settled has its checkpoint at the last finished event.
-    SettledIsSaved: 5,
+    GivenAwayUnsaved: 90,
+    /// A partition given away as saved has its checkpoint at the last finished event.
+    SavedAsGivenAway: 5,
     /// Nothing is saved for a processor that failed to close.
     SavedAfterFailedClose: 100,
     /// A stopped host owns nothing, and has abandoned nothing.
@@ -196,7 +196,7 @@ checks! {
     /// A reader of the hub presents an epoch that the store gave out.
     ReaderEpoch: 10,
     /// Events that a host reports as lost are gone, and were next.
-    LostGround: 10,
+    PositionGone: 10,
     /// Gaps that were passed over are reported.
     Gaps: 30,
     /// Every event is finished in the end.

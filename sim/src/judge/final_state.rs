@@ -91,14 +91,14 @@ impl Judge {
             }
             let restored =
                 self.is_exempt(Check::StopReport, [(Exemption::StoreRestored, state.in_restore_grace(now))]);
-            let untrue = |list: &[PartitionId], settled: bool| {
-                let other = Some((host.clone(), !settled));
+            let untrue = |list: &[PartitionId], checkpoint_saved: bool| {
+                let other = Some((host.clone(), !checkpoint_saved));
                 let given = |partition: &&PartitionId| {
                     state.partitions.get(*partition).is_some_and(|it| it.last_given_away == other)
                 };
                 list.iter().find(given).filter(|_| !restored).copied()
             };
-            let wrong = untrue(&report.drained, true).or_else(|| untrue(&report.unsettled, false));
+            let wrong = untrue(&report.drained, true).or_else(|| untrue(&report.unsaved, false));
             if let Some(partition) = wrong {
                 violation =
                     Some(format!("{host} stopped, but its report is wrong about {partition:?}: {report}"));

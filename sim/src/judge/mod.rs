@@ -11,7 +11,7 @@
 //! | one owner | an epoch is never used twice; no save under an older epoch than the newest; no user code of an older epoch runs once a newer one has begun; no two calls at a time; no call after the lease, less its margin, is over by its machine's own clock; no lease is claimed as expired too early; only an unresponsive owner's lease may be stolen |
 //! | at least once, in order | each epoch resumes right after the checkpoint that was stored when it began; each call begins at the next unfinished event; events that are passed over were reported, and are gone; no checkpoint covers an unfinished event; the policy's checkpoints are written in time; in the end everything is finished |
 //! | checkpoints never move back | as the store carries them out |
-//! | stop means stopped | a partition given away as settled has its checkpoint at the last finished event; a stopped host owns nothing and runs nothing; a held partition gets no calls; how calls and processors end (`calls`) |
+//! | stop means stopped | a partition given away as saved has its checkpoint at the last finished event; a stopped host owns nothing and runs nothing; a held partition gets no calls; how calls and processors end (`calls`) |
 //! | balanced and then still | after the faults: everything is owned, evenly, and nothing moves |
 //! | the loop never dies | every host goes on scanning; limits of calls, and reports of failures (`calls`) |
 //!
@@ -25,11 +25,11 @@ mod final_state;
 mod gaps;
 mod hub_side;
 mod injected_faults;
-mod lease_theft;
 mod partition_facts;
 mod positions_gone;
 mod promise;
 mod state;
+mod steals;
 mod stops;
 mod store_side;
 mod suspended_machines;
@@ -68,7 +68,7 @@ pub struct Figures {
     /// Changes of owner, by reason.
     pub changes: BTreeMap<String, u64>,
     /// Given away with something finished but not saved.
-    pub unsettled: u64,
+    pub unsaved: u64,
     /// Checkpoints stored.
     pub saves: u64,
 }
@@ -98,7 +98,7 @@ pub struct Judge {
     /// event.
     initial_partitions: u32,
     on_invalid: OnInvalidPosition,
-    epochless: bool,
+    shared_with_other_sdks: bool,
     /// True if the store notifies hosts of changes.
     wakes: bool,
     /// The machine whose clock the store uses.
@@ -122,7 +122,7 @@ impl Judge {
             initial: scenario.initial.clone(),
             initial_partitions: scenario.partitions,
             on_invalid: scenario.on_invalid,
-            epochless: scenario.epochless,
+            shared_with_other_sdks: scenario.shared_with_other_sdks,
             wakes: scenario.wakes,
             store_clock,
             state: Arc::new(Mutex::new(JudgeState::new(log))),
@@ -167,6 +167,11 @@ impl Judge {
             self.history.append(format_args!("VIOLATION of \"{violation}\""));
             state.violation = Some(violation);
         }
+    }
+
+    /// Records that a host reported something of which no check says what it means.
+    pub fn does_not_know(&self, report: &impl std::fmt::Debug) {
+        self.report_violation(Promise::LoopNeverDies, None, format!("the judge does not know {report:?}"));
     }
 
     /// The state of a partition, for the coverage table.

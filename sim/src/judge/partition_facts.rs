@@ -143,7 +143,7 @@ pub(super) struct PartitionFacts {
     pub(super) serving: BTreeMap<Epoch, HostId>,
     /// The batch that failed last.
     pub(super) failing_batch: FailingBatch,
-    /// The host that gave it away last, and true if it did so as settled: everything finished was saved.
+    /// The host that gave it away last, and true if it did so as saved: everything finished was saved.
     pub(super) last_given_away: Option<(HostId, bool)>,
     /// The epoch whose processor was closed last.
     pub(super) last_closed: Option<Epoch>,

@@ -1,7 +1,7 @@
 //! Checks hosts' reports of positions that no longer exist: the events are gone, and they are the ones that
 //! the host would have read next.
 
-use ephor::{LostGround, OnInvalidPosition, PartitionId, SequenceNumber};
+use ephor::{OnInvalidPosition, PartitionId, PositionGone, SequenceNumber};
 
 use super::partition_facts::{LogPosition, PartitionFacts, ReadProgress};
 use super::{Check, Exemption, Judge, Promise};
@@ -9,15 +9,15 @@ use crate::executor::Machine;
 
 impl Judge {
     /// Checks a host's report that a position does not exist any more, and that it goes on at `resumes_at`.
-    pub fn lost_ground(
+    pub fn position_gone(
         &self,
         machine: Machine,
         partition: PartitionId,
-        ground: &LostGround,
+        cause: &PositionGone,
         resumes_at: SequenceNumber,
     ) {
         self.history.append(format_args!(
-            "{} reports about {partition:?}: {ground}; it goes on at {resumes_at}",
+            "{} reports about {partition:?}: {cause}; it goes on at {resumes_at}",
             self.handle.name_of(machine)
         ));
         let violation = {
@@ -28,14 +28,15 @@ impl Judge {
             // The host may have lost the partition without knowing it yet: its own last epoch counts.
             let Some(epoch) = facts.last_epoch_of(machine) else { return };
             // A host that skips to the end stores where that is; one that goes on at the next event does not.
-            let at_the_next = matches!(ground, LostGround::Overtaken { oldest, .. } if *oldest == resumes_at);
+            let at_the_next =
+                matches!(cause, PositionGone::EventsGone { oldest, .. } if *oldest == resumes_at);
             let oldest_instead = self.on_invalid == OnInvalidPosition::Earliest || at_the_next;
             let mut progress = facts.read_progress.get(&epoch).copied().unwrap_or_default();
             // One that has lost the partition without knowing it read its checkpoint before the next owner saved one.
             let lost = epoch < facts.epoch;
-            let earlier = still_of_an_earlier_log(facts, &mut progress, ground, present, oldest_instead);
+            let earlier = still_of_an_earlier_log(facts, &mut progress, cause, present, oldest_instead);
             self.is_exempt(
-                Check::LostGround,
+                Check::PositionGone,
                 [
                     (Exemption::EarlierLog, earlier),
                     (Exemption::PartitionLost, lost),
@@ -49,16 +50,16 @@ impl Judge {
             // Also the first events of a log may be gone, as in one that was compacted.
             let first_kept = (facts.oldest_kept.0..).map(SequenceNumber).find(|event| !facts.is_gone(*event));
             let (kept, stored) = (first_kept.unwrap_or(facts.oldest_kept), facts.stored_position);
-            let gone = match ground {
-                LostGround::Overtaken { wanted, oldest } => {
+            let gone = match cause {
+                PositionGone::EventsGone { wanted, oldest } => {
                     (wanted.0..oldest.0).all(|event| facts.is_gone(SequenceNumber(event)))
                 }
                 _ => false,
             };
             // Events that exist are skipped only if the host wants the latest, and everything before its
             // position is gone.
-            let may_skip = match ground {
-                LostGround::Overtaken { wanted, .. } => {
+            let may_skip = match cause {
+                PositionGone::EventsGone { wanted, .. } => {
                     let older_exist = (kept.0..wanted.0).any(|event| !facts.is_gone(SequenceNumber(event)));
                     at_the_next || (self.on_invalid == OnInvalidPosition::Latest && !older_exist)
                 }
@@ -70,23 +71,23 @@ impl Judge {
             // Exempt for 60 s after a restore: the store may have given this epoch to another host, too, and
             // then the position of this one is unknown.
             let mut of_another = ReadProgress::default();
-            if let LostGround::Overtaken { wanted, .. } = ground
+            if let PositionGone::EventsGone { wanted, .. } = cause
                 && restore_grace
                 && expected.is_some_and(|expected| expected != *wanted)
             {
                 (progress, expected) = (&mut of_another, None);
             }
             progress.moving = !oldest_instead;
-            progress.gap_reports += u32::from(matches!(ground, LostGround::Overtaken { .. }));
-            let (next, is_true) = match ground {
-                LostGround::Overtaken { wanted, oldest } => {
+            progress.gap_reports += u32::from(matches!(cause, PositionGone::EventsGone { .. }));
+            let (next, is_true) = match cause {
+                PositionGone::EventsGone { wanted, oldest } => {
                     // A repeated report may name more events, because more may be gone by then.
                     let again = expected == Some(*oldest) || progress.reported_gone == Some(*wanted);
                     progress.reported_gone = Some(*wanted);
                     let in_turn = again || expected.is_none_or(|expected| expected == *wanted);
                     (*oldest, gone && in_turn && may_skip)
                 }
-                LostGround::AnotherLog { .. } => {
+                PositionGone::AnotherLog { .. } => {
                     let read_on = progress.unsaved.is_some();
                     // Exempt for 60 s after a restore: it may have read its checkpoint right before the old
                     // copy was put back.
@@ -102,7 +103,7 @@ impl Judge {
             (!is_true)
                 .then(|| {
                     format!(
-                        "reported events as gone: {ground}, going on at {resumes_at}; expected {expected:?}, kept from {kept:?}"
+                        "reported events as gone: {cause}, going on at {resumes_at}; expected {expected:?}, kept from {kept:?}"
                     )
                 })
         };
@@ -120,11 +121,11 @@ impl Judge {
 fn still_of_an_earlier_log(
     facts: &PartitionFacts,
     progress: &mut ReadProgress,
-    ground: &LostGround,
+    cause: &PositionGone,
     present: usize,
     oldest_instead: bool,
 ) -> bool {
-    let LostGround::Overtaken { wanted, oldest } = ground else { return false };
+    let PositionGone::EventsGone { wanted, oldest } = cause else { return false };
     let gone = |log_generation: &usize| {
         facts
             .earlier

@@ -146,17 +146,17 @@ impl JudgeState {
     }
 
     /// True if a machine has certainly received an answer that the store gave at this time: no outage began before
-    /// or within `margin` after the answer, unless it had ended `settled` before it.
+    /// or within `margin` after the answer, unless it had ended `recovery` before it.
     pub(super) fn received_answer(
         &self,
         machine: Machine,
         answer: Monotonic,
         margin: Duration,
-        settled: Duration,
+        recovery: Duration,
     ) -> bool {
         let concerns = |outage: &&Outage| outage.machine.is_none_or(|of| of == machine);
         self.outages.iter().filter(concerns).all(|outage| {
-            answer + margin <= outage.from || outage.until.is_some_and(|until| until + settled <= answer)
+            answer + margin <= outage.from || outage.until.is_some_and(|until| until + recovery <= answer)
         })
     }
 

@@ -31,7 +31,9 @@ impl Judge {
                 }
             }
             StoreEvent::Saved { token, checkpoint } => self.saved(token, checkpoint),
-            StoreEvent::Changed { change, settled } => self.ownership_changed(change, *settled),
+            StoreEvent::Changed { change, checkpoint_saved } => {
+                self.ownership_changed(change, *checkpoint_saved)
+            }
         }
     }
 
@@ -98,7 +100,7 @@ impl Judge {
             // not ahead of them.
             let ahead =
                 progress.next.is_none_or(|reads| reads.log_generation != log_generation || next > reads.next);
-            let stored_as_reached = self.epochless && ((progress.moving && ahead) || begins);
+            let stored_as_reached = self.shared_with_other_sdks && ((progress.moving && ahead) || begins);
             // A retry of the same save may land late.
             let repeated = facts.stored_position == Some(LogPosition { log_generation, next });
             if (matches!(checkpoint.position, Position::Start(_)) && !repeated) || stored_as_reached {
@@ -130,7 +132,7 @@ impl Judge {
         }
     }
 
-    fn ownership_changed(&self, change: &OwnershipChange, settled: bool) {
+    fn ownership_changed(&self, change: &OwnershipChange, checkpoint_saved: bool) {
         let name = |host: &Option<HostId>| host.as_ref().map_or("nobody".into(), ToString::to_string);
         let partition = change.partition;
         self.history.append(format_args!(
@@ -139,7 +141,7 @@ impl Judge {
             name(&change.to),
             change.epoch,
             change.reason,
-            if settled { ", settled" } else { "" }
+            if checkpoint_saved { ", saved" } else { "" }
         ));
         let grant = change.to.as_ref().and_then(|owner| self.grant(owner));
         let mut violations = vec![];
@@ -149,13 +151,13 @@ impl Judge {
             *state.figures.changes.entry(reason_name(&change.reason)).or_default() += 1;
             let released = matches!(change.reason, ChangeReason::Released(_));
             let given = released || change.reason == ChangeReason::HandedOver;
-            state.figures.unsettled += u64::from(given && !settled);
+            state.figures.unsaved += u64::from(given && !checkpoint_saved);
             if change.reason == ChangeReason::Claimed(ClaimCause::Expired) {
                 violations.extend(self.taken_too_early(&state, change));
                 violations.extend(self.expired_although_healthy(&state, change));
             }
-            if given && !settled {
-                violations.extend(self.unsettled_although_healthy(&state, change));
+            if given && !checkpoint_saved {
+                violations.extend(self.unsaved_although_healthy(&state, change));
             }
             violations.extend(used_up_epochs(change));
             if change.reason == ChangeReason::Claimed(ClaimCause::Foreign) {
@@ -168,14 +170,16 @@ impl Judge {
             let present = state.log_generation();
             let restore_grace = state.in_restore_grace(self.handle.now());
             let facts = state.partitions.entry(partition).or_default();
-            let settles = given && settled;
-            if settles && !self.is_exempt(Check::SettledIsSaved, [(Exemption::StoreRestored, restore_grace)])
+            let says_saved = given && checkpoint_saved;
+            if says_saved
+                && !self.is_exempt(Check::SavedAsGivenAway, [(Exemption::StoreRestored, restore_grace)])
             {
-                violations.extend(not_settled(facts));
+                violations.extend(checkpoint_behind(facts));
             }
-            // A partition that was released because nobody served it may be settled all the same.
+            // A partition that was released because nobody served it may be saved all the same.
             let reported = given && change.reason != ChangeReason::Released(ReleaseCause::Unserved);
-            facts.last_given_away = change.from.clone().filter(|_| reported).map(|from| (from, settled));
+            facts.last_given_away =
+                change.from.clone().filter(|_| reported).map(|from| (from, checkpoint_saved));
             if !released {
                 if change.epoch <= facts.epoch {
                     let what = format!("the epoch went from {:?} to {:?}", facts.epoch, change.epoch);
@@ -235,7 +239,7 @@ impl Judge {
 
     /// Returns a violation if a healthy host gives a partition away with finished events that are not saved,
     /// although the policy asks for a checkpoint on close, or with a deferred checkpoint that is not written.
-    fn unsettled_although_healthy(
+    fn unsaved_although_healthy(
         &self,
         state: &JudgeState,
         change: &OwnershipChange,
@@ -251,7 +255,7 @@ impl Judge {
         let deferred = progress.is_some_and(|progress| progress.deferred.is_some());
         let healthy = self.is_healthy(state, host_facts.machine);
         let exempt = self.is_exempt(
-            Check::GivenAwayUnsettled,
+            Check::GivenAwayUnsaved,
             [
                 (Exemption::Unserved, unserved),
                 (Exemption::Unhealthy, !healthy),
@@ -288,8 +292,8 @@ pub(super) fn next_of(position: &Position, facts: &PartitionFacts) -> SequenceNu
     }
 }
 
-/// Returns a violation if a partition was given away as settled with finished events that are not saved.
-fn not_settled(facts: &PartitionFacts) -> Option<(Promise, String)> {
+/// Returns a violation if a partition was given away as saved with finished events that are not saved.
+fn checkpoint_behind(facts: &PartitionFacts) -> Option<(Promise, String)> {
     let finished = facts.read_progress.get(&facts.epoch)?.next?;
     let saved = facts
         .known_saved
@@ -297,7 +301,7 @@ fn not_settled(facts: &PartitionFacts) -> Option<(Promise, String)> {
         .map_or(SequenceNumber(0), |it| it.next);
     let began = facts.read_progress.get(&facts.epoch)?.unsaved.is_some();
     (began && saved < finished.next).then(|| {
-        let (finished, what) = (finished.next, "given away as settled");
+        let (finished, what) = (finished.next, "given away as saved");
         (
             Promise::StopMeansStopped,
             format!("{what}, finished up to {finished:?} but saved only up to {saved:?}"),

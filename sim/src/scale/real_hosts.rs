@@ -232,7 +232,7 @@ impl Fleet {
         running.map(|host| held.get(host.name.as_str()).copied().unwrap_or(0)).collect()
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_balanced(&self) -> bool {
         let even = is_even(&self.held(), self.size.partitions);
         let notes = lock(&self.notes);
         even && notes.owners == notes.readers && self.executor.now().since(notes.last) >= STILL_TIME
@@ -256,7 +256,7 @@ impl Fleet {
             Change::ColdStart | Change::SlowStart => self.size.partitions,
             _ => fewest(&self.held(), self.size.partitions),
         };
-        while !self.is_settled() || self.executor.now().since(start) < MINUTE {
+        while !self.is_balanced() || self.executor.now().since(start) < MINUTE {
             assert!(self.executor.now().since(start) < MAX_WAIT, "{}: {change}: no rest", self.size);
             self.executor.run_for(Duration::from_secs(1));
         }

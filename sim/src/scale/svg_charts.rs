@@ -129,11 +129,11 @@ fn whole_series(scale: &Scale, wakes: bool, figure: Figure) -> Vec<Series> {
         scale.wholes.iter().map(|(one, other)| if wakes { one } else { other }).collect();
     let line = |(kind, (_, change)): (usize, &(&str, Option<Change>))| {
         let change = (*change)?;
-        let settled = |fleet: &&Whole| {
+        let point = |fleet: &&Whole| {
             let found = fleet.changes.iter().find(|settling| settling.change == change)?;
             Some((fleet.size, figure(found)))
         };
-        Some(Series { kind, dashed: false, points: fleets.iter().filter_map(settled).collect() })
+        Some(Series { kind, dashed: false, points: fleets.iter().filter_map(point).collect() })
     };
     KINDS.iter().enumerate().filter_map(line).collect()
 }
@@ -145,11 +145,11 @@ fn with_decisions(
 ) -> Vec<Series> {
     let mut series = whole_series(scale, false, whole);
     for (kind, (_, change)) in KINDS.iter().enumerate() {
-        let settled = |fleet: &super::decisions::Decisions| {
+        let point = |fleet: &super::decisions::Decisions| {
             let found = fleet.changes.iter().find(|settling| Some(settling.change) == *change)?;
             Some((fleet.size, alone(found)))
         };
-        let points: Vec<_> = scale.decisions.iter().filter_map(settled).collect();
+        let points: Vec<_> = scale.decisions.iter().filter_map(point).collect();
         series.push(Series { kind, dashed: true, points });
     }
     series

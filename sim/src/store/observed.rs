@@ -37,7 +37,7 @@ impl ObservedStore {
         (partition, epoch): (PartitionId, Epoch),
         to: Option<&HostId>,
         reason: ChangeReason,
-        settled: bool,
+        checkpoint_saved: bool,
     ) {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         let from = owners.remove(&partition);
@@ -45,7 +45,7 @@ impl ObservedStore {
         drop(owners);
         let at = self.clock.wall();
         let change = OwnershipChange { at, partition, epoch, from, to: to.cloned(), reason };
-        (self.on_step)(&StoreEvent::Changed { change, settled });
+        (self.on_step)(&StoreEvent::Changed { change, checkpoint_saved });
     }
 
     /// The epoch in which this owner owns a partition. The answer to a transfer does not contain it.
@@ -97,7 +97,12 @@ impl StoreLayer for ObservedStore {
                 let epoch = self.epoch_of(group, partition, &request.to).await;
                 let epoch = epoch.or_else(|| request.token.epoch.next()).unwrap_or(request.token.epoch);
                 let reason = ChangeReason::HandedOver;
-                self.ownership_changed((partition, epoch), Some(&request.to), reason, request.settled);
+                self.ownership_changed(
+                    (partition, epoch),
+                    Some(&request.to),
+                    reason,
+                    request.checkpoint_saved,
+                );
             }
             Ok(answer)
         })
@@ -108,7 +113,12 @@ impl StoreLayer for ObservedStore {
             let answer = self.inner.release(group, request).await?;
             if answer == Handoff::Done {
                 let (token, reason) = (&request.token, ChangeReason::Released(request.cause));
-                self.ownership_changed((token.partition, token.epoch), None, reason, request.settled);
+                self.ownership_changed(
+                    (token.partition, token.epoch),
+                    None,
+                    reason,
+                    request.checkpoint_saved,
+                );
             }
             Ok(answer)
         })

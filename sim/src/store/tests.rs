@@ -241,7 +241,7 @@ async fn wake(store: &MemoryStore, partition: PartitionId) {
     let giver = HostId { incarnation: Incarnation(9), ..host() };
     let claim = ClaimRequest { host: giver, partition, ..request() };
     let Claim::Won { token, .. } = store.claim(&group(), &claim).await.unwrap() else { panic!("lost") };
-    let transfer = TransferRequest { token, to: host(), duration: LEASE, settled: true };
+    let transfer = TransferRequest { token, to: host(), duration: LEASE, checkpoint_saved: true };
     store.transfer(&group(), &transfer).await.unwrap();
 }
 

@@ -28,7 +28,7 @@ use self::events_read::{Balance, Ledger};
 use self::hub::{ROUND, Source};
 use self::members::Members;
 use self::options::Options;
-use self::wait_until_balanced::{Settled, Watch};
+use self::wait_until_balanced::{Balanced, Watch};
 use super::database::{Database, NOT_INSTALLED};
 use crate::figures::{per_second, progress, thousands, time};
 use crate::machine::{self, now, pause, since};
@@ -141,15 +141,15 @@ fn introduce(options: &Options, spread: &[usize]) {
     );
 }
 
-fn tell(phase: &str, settled: &Settled, needed: usize) {
+fn tell(phase: &str, balanced: &Balanced, needed: usize) {
     let or_never = |took: Option<Duration>| took.map_or("never".to_owned(), time);
     println!(
         "{phase}: all owned after {}, all read after {}, balanced and stable after {}; {} changes of owner, \
          {needed} needed",
-        or_never(settled.owned),
-        or_never(settled.read),
-        time(settled.still),
-        settled.changes
+        or_never(balanced.owned),
+        or_never(balanced.read),
+        time(balanced.still),
+        balanced.changes
     );
 }
 
@@ -190,9 +190,9 @@ async fn account(source: &Source, ledger: &Ledger) -> Balance {
     }
 }
 
-fn close(options: &Options, ledger: &Ledger, balance: &Balance, first: &Settled, second: &Settled) {
+fn close(options: &Options, ledger: &Ledger, balance: &Balance, first: &Balanced, second: &Balanced) {
     println!(
-        "fleet: {} hosts, {} partitions: settled in {}, after the kill in {}; {} events sent, {} lost, {} read again; \
+        "fleet: {} hosts, {} partitions: balanced in {}, after the kill in {}; {} events sent, {} lost, {} read again; \
          {} errors reported by hosts; load {}",
         options.hosts,
         options.partitions,

@@ -18,12 +18,12 @@ use crate::machine::{now, pause, since};
 const LOOK: Duration = Duration::from_millis(200);
 /// The number of leases after which the fleet counts as not settling.
 const PATIENCE_LEASES: u32 = 18;
-/// The number of slow scans without a change after which the fleet has settled.
+/// The number of slow scans without a change after which the fleet has balanced.
 const STILL_SCANS: u32 = 4;
 
-/// The time until the fleet has settled, and the number of changes.
+/// The time until the fleet has balanced, and the number of changes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Settled {
+pub(super) struct Balanced {
     pub(super) owned: Option<Duration>,
     pub(super) read: Option<Duration>,
     pub(super) still: Duration,
@@ -51,48 +51,48 @@ impl Watch<'_> {
         Ok((changes(&view), self.partitions - others))
     }
 
-    /// Waits until the fleet without the hosts of `killed` has settled.
+    /// Waits until the fleet without the hosts of `killed` has balanced.
     pub(super) async fn settle(
         &self,
         hosts: usize,
         began: Monotonic,
         changes_before: u64,
         killed: Option<usize>,
-    ) -> Result<Settled, BoxError> {
+    ) -> Result<Balanced, BoxError> {
         let still_for = self.pace.manager().slow_scan * STILL_SCANS;
         let patience = self.pace.lease() * PATIENCE_LEASES;
-        let mut settled = Settled::default();
+        let mut balanced = Balanced::default();
         let mut last = (0, now());
         loop {
             let view = self.view().await?;
             let shares = self.shares(&view, killed);
             let owned: usize = shares.values().sum();
             if owned == self.partitions {
-                settled.owned.get_or_insert_with(|| since(began));
+                balanced.owned.get_or_insert_with(|| since(began));
             }
             let reading = self.ledger.read_since(began, killed);
             if reading == self.partitions {
-                settled.read.get_or_insert_with(|| since(began));
+                balanced.read.get_or_insert_with(|| since(began));
             }
-            settled.changes = changes(&view) - changes_before;
+            balanced.changes = changes(&view) - changes_before;
             let is_even = self.is_even(&shares, hosts);
-            if !is_even || settled.changes != last.0 {
-                last = (settled.changes, now());
+            if !is_even || balanced.changes != last.0 {
+                last = (balanced.changes, now());
             }
-            if since(last.1) >= still_for && settled.read.is_some() {
-                settled.still = last.1.since(began);
-                return Ok(settled);
+            if since(last.1) >= still_for && balanced.read.is_some() {
+                balanced.still = last.1.since(began);
+                return Ok(balanced);
             }
             if since(began) > patience {
                 return Err(format!(
-                    "not settled within {}: {owned} of {} owned, {reading} read, {} hosts own {:?} to {:?}, \
+                    "not balanced within {}: {owned} of {} owned, {reading} read, {} hosts own {:?} to {:?}, \
                      {} changes, {} errors",
                     time(patience),
                     self.partitions,
                     shares.len(),
                     shares.values().min(),
                     shares.values().max(),
-                    settled.changes,
+                    balanced.changes,
                     self.ledger.errors()
                 )
                 .into());

@@ -101,7 +101,7 @@ impl Conversation {
                     end.connection.on_time(self.now);
                 }
             }
-            Step::Rest => self.rest(),
+            Step::RunUntilIdle => self.run_until_idle(),
             Step::Owner { side, ref command } => self.ends[side].command(side, command, &mut self.messages),
         }
     }
@@ -145,9 +145,9 @@ impl Conversation {
     }
 
     /// Delivers everything until nothing happens at either end, and compares them.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn run_until_idle(&mut self) {
         for round in 0.. {
-            assert!(round < MAX_ROUNDS, "the conversation does not come to rest");
+            assert!(round < MAX_ROUNDS, "the conversation does not become idle");
             let mut moved = false;
             for side in 0..2 {
                 moved |= self.write(side, usize::MAX);

@@ -18,7 +18,7 @@ const CREDIT: u32 = 1_000;
 impl Conversation {
     pub(crate) fn finish(&mut self) {
         self.let_everything_go();
-        self.rest();
+        self.run_until_idle();
         for round in 0.. {
             if self.ends.iter().any(|end| end.model.phase != Phase::Open) {
                 return self.finish_closed();
@@ -28,12 +28,12 @@ impl Conversation {
             }
             assert!(round < MAX_ROUNDS, "messages wait, or are not settled: {}", self.waiting());
             self.give_all_credit();
-            self.rest();
+            self.run_until_idle();
         }
         self.detach_and_end();
         if self.ends.iter().all(|end| end.model.phase == Phase::Open) {
             self.ends[0].close(None);
-            self.rest();
+            self.run_until_idle();
         }
         self.finish_closed();
     }
@@ -105,12 +105,12 @@ impl Conversation {
             let links = links.into_iter().enumerate().filter(|(index, _)| index % 2 == side);
             links.for_each(|(_, link)| self.ends[side].detach(link, None));
         }
-        self.rest();
+        self.run_until_idle();
         for side in 0..2 {
             let links: Vec<LinkId> = self.ends[side].model.links.keys().copied().collect();
             links.into_iter().for_each(|link| self.ends[side].detach(link, None));
         }
-        self.rest();
+        self.run_until_idle();
         for side in 0..2 {
             assert_eq!(self.ends[side].connection.links(), 0, "links that both sides have detached");
             self.check_limits(side);
@@ -119,7 +119,7 @@ impl Conversation {
             let sessions: Vec<SessionId> = self.ends[side].model.sessions.keys().copied().collect();
             sessions.into_iter().for_each(|session| self.ends[side].end(session, None));
         }
-        self.rest();
+        self.run_until_idle();
         for side in 0..2 {
             assert_eq!(self.ends[side].connection.sessions(), 0, "sessions that both sides have ended");
             self.check_limits(side);
@@ -128,7 +128,7 @@ impl Conversation {
 
     /// One end has closed, or failed: both are told, and nothing is left.
     fn finish_closed(&mut self) {
-        self.rest();
+        self.run_until_idle();
         // An end that failed waits a while for the close of the other.
         let mut now = Duration::from_secs(31);
         for end in &mut self.ends {

@@ -118,5 +118,5 @@ fn a_failing_conversation_is_reduced_to_the_steps_that_it_needs() {
     let steps: Vec<u32> = (0..50).collect();
     let failure = play(&steps).expect("it fails");
     assert_eq!(shrink(&steps, &failure, play), [3, 17, 40]);
-    assert!(list(&["Rest"]).contains("1  \"Rest\""));
+    assert!(list(&["RunUntilIdle"]).contains("1  \"RunUntilIdle\""));
 }

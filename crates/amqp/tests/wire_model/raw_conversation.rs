@@ -86,7 +86,7 @@ impl RawConversation {
                 self.end.read(*bytes as usize);
                 self.poll((*events).into());
             }
-            RawStep::Rest => self.rest(),
+            RawStep::RunUntilIdle => self.run_until_idle(),
         }
     }
 
@@ -127,9 +127,9 @@ impl RawConversation {
         true
     }
 
-    fn rest(&mut self) {
+    fn run_until_idle(&mut self) {
         for round in 0.. {
-            assert!(round < MAX_ROUNDS, "the conversation does not come to rest");
+            assert!(round < MAX_ROUNDS, "the conversation does not become idle");
             let mut moved = self.write(usize::MAX);
             moved |= self.end.read(usize::MAX) > 0;
             moved |= self.poll(usize::MAX);
@@ -144,7 +144,7 @@ impl RawConversation {
     /// All windows and credits are given: everything that waits is sent. Then the peer closes.
     fn finish(&mut self) {
         self.end.pause(false);
-        self.rest();
+        self.run_until_idle();
         for round in 0.. {
             let waits = self.end.queues.iter().any(|(link, queue)| {
                 !queue.is_empty() && self.end.model.is_attached(*link, ephor_amqp::performative::Role::Sender)
@@ -155,11 +155,11 @@ impl RawConversation {
             assert!(round < MAX_ROUNDS, "messages wait: {:?}", self.end.refused);
             self.give_all();
             self.end.send_woken();
-            self.rest();
+            self.run_until_idle();
         }
         let close = self.peer.write(false, 0, 0, &PeerFrame::Close { error: false });
         self.say(&close);
-        self.rest();
+        self.run_until_idle();
         assert!(self.end.told_closed, "the end of the connection is not reported");
         let mut now = Duration::from_secs(31);
         for _ in 0..10 {

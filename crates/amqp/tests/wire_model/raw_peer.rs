@@ -1,4 +1,5 @@
-//! A peer that writes its frames by hand: its sessions, and the frames that it writes.
+//! A peer that writes its frames by hand: it keeps its sessions, writes the frames that a test chooses, and reads those
+//! of the other end, some of which it has to answer.
 
 use std::collections::{BTreeMap, VecDeque};
 

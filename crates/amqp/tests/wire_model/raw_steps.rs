@@ -27,7 +27,7 @@ pub(crate) enum RawStep {
         events: u8,
     },
     /// The peer takes everything, everything of the peer arrives, and the tables are compared.
-    Rest,
+    RunUntilIdle,
 }
 
 /// A frame of the peer.
@@ -121,7 +121,7 @@ pub(crate) fn draw(random: &mut Rng, wild: bool) -> Vec<RawStep> {
             steps.push(peer(channel, handle, attach(random)));
         }
     }
-    steps.push(RawStep::Rest);
+    steps.push(RawStep::RunUntilIdle);
     for _ in 0..random.usize(20..140) {
         steps.push(step(random, wild));
     }
@@ -140,7 +140,7 @@ fn step(random: &mut Rng, wild: bool) -> RawStep {
     match random.u8(0..100) {
         0..10 => RawStep::Write { bytes: bytes(random) },
         10..26 => RawStep::Read { bytes: bytes(random), events: events(random) },
-        26..29 => RawStep::Rest,
+        26..29 => RawStep::RunUntilIdle,
         29..52 => RawStep::Owner(command(random, true)),
         _ => RawStep::Peer {
             wild: wild && random.u8(0..12) == 0,

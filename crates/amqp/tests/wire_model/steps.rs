@@ -36,7 +36,7 @@ pub(crate) enum Step {
         milliseconds: u16,
     },
     /// Everything is delivered, and both ends are compared.
-    Rest,
+    RunUntilIdle,
 }
 
 /// A command of an application.
@@ -101,7 +101,7 @@ pub(crate) fn draw(random: &mut Rng) -> Vec<Step> {
         steps.push(Step::Owner { side: random.usize(..2), command: attach(random) });
     }
     if random.u8(0..4) != 0 {
-        steps.push(Step::Rest);
+        steps.push(Step::RunUntilIdle);
     }
     // One direction may stand still.
     let still = (random.u8(0..3) == 0).then(|| random.usize(..2));
@@ -121,7 +121,7 @@ fn step(random: &mut Rng, still: Option<Side>, ends: bool) -> Step {
     match random.u8(0..100) {
         0..14 => Step::Write { side: still.unwrap_or(side), bytes: bytes(random) },
         14..30 => Step::Read { side, bytes: bytes(random), events: events(random) },
-        30..33 => Step::Rest,
+        30..33 => Step::RunUntilIdle,
         33 => Step::Time { milliseconds: random.u16(0..1_500) },
         34 if random.u8(0..4) == 0 => {
             Step::Others { side, sessions: random.u8(0..4), links: random.u8(0..6) }

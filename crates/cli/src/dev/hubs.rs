@@ -43,7 +43,7 @@ pub(super) fn configuration(options: &Dev) -> Result<Configuration, BoxError> {
     let in_file = config.hubs.len();
     if options.memory {
         config.durability = Durability::Memory;
-    } else if options.relaxed {
+    } else if options.page_cache {
         config.durability = Durability::PageCache;
     }
     for hub in &options.hubs {

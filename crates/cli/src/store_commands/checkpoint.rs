@@ -85,7 +85,7 @@ pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
         let outcome = match options.yes {
             true => match take_over(&place, exported).await {
                 Ok(Seek::Done { epoch }) => Cell::text(format!("done in epoch {epoch}")),
-                Ok(Seek::ForeignOwner { owner }) => {
+                Ok(Seek::OtherSdkOwner { owner }) => {
                     undone += 1;
                     Cell::text(format!("not done: {owner} would not notice"))
                 }

@@ -72,8 +72,8 @@ pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
             "nothing was changed: add --yes to make these changes; the owners then restart in a new epoch"
         );
     }
-    let foreign = |step: &&SeekStep| matches!(step.outcome, Some(SeekOutcome::ForeignOwner(_)));
-    all_done(steps.iter().filter(foreign).count(), steps.len())
+    let not_done = |step: &&SeekStep| matches!(step.outcome, Some(SeekOutcome::OtherSdkOwner(_)));
+    all_done(steps.iter().filter(not_done).count(), steps.len())
 }
 
 /// Fails if any position was not changed, also for programs that do not read the table.
@@ -125,7 +125,9 @@ fn table(steps: &[SeekStep]) -> Table {
             Cell::or_none(step.owner.as_ref().map(|owner| Cell::both(&owner.name, owner.to_string()))),
             Cell::or_none(step.outcome.as_ref().map(|outcome| match outcome {
                 SeekOutcome::Done(epoch) => Cell::text(format!("done in epoch {epoch}")),
-                SeekOutcome::ForeignOwner(owner) => Cell::text(format!("not done: {owner} would not notice")),
+                SeekOutcome::OtherSdkOwner(owner) => {
+                    Cell::text(format!("not done: {owner} would not notice"))
+                }
                 other => Cell::text(format!("{other:?}")),
             })),
         ]);

@@ -17,8 +17,8 @@ struct WorkFolder {
 /// The result of a tool.
 struct Done {
     code: i32,
-    out: String,
-    said: String,
+    stdout: String,
+    stderr: String,
 }
 
 impl WorkFolder {
@@ -44,8 +44,8 @@ impl WorkFolder {
         let output = child.wait_with_output().unwrap();
         Done {
             code: output.status.code().unwrap(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            said: String::from_utf8(output.stderr).unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
 
@@ -60,16 +60,16 @@ impl WorkFolder {
 impl Done {
     #[track_caller]
     fn fine(self) -> Self {
-        assert_eq!(self.code, 0, "{}", self.said);
+        assert_eq!(self.code, 0, "{}", self.stderr);
         self
     }
 
     /// The tool failed, with these words.
     #[track_caller]
     fn failed(self, words: &[&str]) -> Self {
-        assert_eq!(self.code, 1, "{}{}", self.out, self.said);
+        assert_eq!(self.code, 1, "{}{}", self.stdout, self.stderr);
         for words in words {
-            assert!(self.said.contains(words), "{words:?} is not in {:?}", self.said);
+            assert!(self.stderr.contains(words), "{words:?} is not in {:?}", self.stderr);
         }
         self
     }
@@ -101,14 +101,14 @@ async fn what_another_sdk_owns_is_not_moved_and_that_is_a_failure() {
     let file = folder.file("127.0.0.1", "homes", &[0, 1]);
     let words = ["1 of 2", "another SDK"];
     let done = folder.run(&place, &["checkpoint", "import", "homes/$Default", &file, "--yes"]).failed(&words);
-    assert!(done.out.contains("not done: aaaa-0 would not notice"), "{}", done.out);
-    assert!(done.out.contains("done in epoch"), "{}", done.out);
+    assert!(done.stdout.contains("not done: aaaa-0 would not notice"), "{}", done.stdout);
+    assert!(done.stdout.contains("done in epoch"), "{}", done.stdout);
     let dev = Dev::start(folder.folder.path(), &["--memory", "--hub", "homes:2"]);
     let connection = dev.connection();
     let seek = ["checkpoint", "seek", "homes/$Default", "--to", "latest", "--connection", &connection];
     folder.run(&place, &seek).fine();
     let done = folder.run(&place, &[&seek[..], &["--yes"]].concat()).failed(&words);
-    assert!(done.out.contains("not done: aaaa-0"), "{}", done.out);
+    assert!(done.stdout.contains("not done: aaaa-0"), "{}", done.stdout);
 }
 
 #[test]
@@ -129,17 +129,17 @@ fn positions_of_another_namespace_or_of_partitions_that_are_not_there_are_refuse
     // Without a hub nothing can be checked, and that is reported.
     let wrong = folder.file("contoso", "homes", &[0]);
     let done = import(&wrong, &[]).fine();
-    assert!(done.said.contains("--connection") && done.said.contains("contoso"), "{}", done.said);
+    assert!(done.stderr.contains("--connection") && done.stderr.contains("contoso"), "{}", done.stderr);
     let describe = ["group", "describe", "homes/$Default", "--connection", &connection];
     let done = folder.run(&store, &describe).fine();
-    assert!(done.out.contains("lag unknown"), "{}", done.out);
-    assert!(done.said.contains("contoso") && done.said.contains("127.0.0.1"), "{}", done.said);
+    assert!(done.stdout.contains("lag unknown"), "{}", done.stdout);
+    assert!(done.stderr.contains("contoso") && done.stderr.contains("127.0.0.1"), "{}", done.stderr);
     let seek =
         ["checkpoint", "seek", "homes/$Default", "--to", "earliest", "--yes", "--connection", &connection];
     let done = folder.run(&store, &seek).failed(&["contoso", "127.0.0.1"]);
-    assert_eq!(done.out, "");
+    assert_eq!(done.stdout, "");
     let list = folder.run(&store, &["checkpoint", "list", "homes/$Default", "-o", "json"]).fine();
-    assert!(list.out.contains("\"checkpoint\": 3"), "{}", list.out);
+    assert!(list.stdout.contains("\"checkpoint\": 3"), "{}", list.stdout);
     // The right one succeeds.
     let right = folder.file("127.0.0.1", "homes", &[0, 1]);
     import(&right, &[&asked[..], &["--namespace", "127.0.0.1"]].concat()).fine();
@@ -161,14 +161,14 @@ async fn an_old_container_is_only_read_and_that_is_said_first() {
     for tool in [&seek[..], &import[..]] {
         for more in [&[][..], &["--yes"]] {
             let done = folder.run(&place, &[tool, more].concat()).failed(&["read-only", "export"]);
-            assert_eq!(done.out, "", "nothing is promised");
-            assert!(!done.said.contains("nothing was changed"), "{}", done.said);
+            assert_eq!(done.stdout, "", "nothing is promised");
+            assert!(!done.stderr.contains("nothing was changed"), "{}", done.stderr);
         }
     }
     // The wrong name and the wrong layout, both ways.
     let missing = old(&plain.replace("Container=eph", "Container=epx"));
     let done = folder.run(&missing, &["group", "list"]).failed(&["the container does not exist", "name"]);
-    assert!(!done.said.contains("start a host, which creates the store"), "{}", done.said);
+    assert!(!done.stderr.contains("start a host, which creates the store"), "{}", done.stderr);
     folder.run(&plain, &["checkpoint", "export", "homes/$Default"]).failed(&[
         "layout=eph",
         "namespace",
@@ -186,7 +186,7 @@ async fn an_old_container_is_only_read_and_that_is_said_first() {
     let done = folder
         .run(&place, &["checkpoint", "export", "homes/$Default"])
         .failed(&["--incomplete", "partition 0"]);
-    assert!(!done.said.contains("checkpoint seek"), "{}", done.said);
+    assert!(!done.stderr.contains("checkpoint seek"), "{}", done.stderr);
 }
 
 #[test]
@@ -196,7 +196,11 @@ fn an_export_is_read_with_a_byte_order_mark_and_from_standard_input() {
     let text = format!("\u{feff}{}", export("127.0.0.1", "homes", &[0]));
     folder.run_with(&store, &["checkpoint", "import", "homes/$Default", "-", "--yes"], &text).fine();
     let back = folder.run(&store, &["checkpoint", "export", "homes/$Default"]).fine();
-    assert!(back.out.contains("\"finished\": 3") || back.out.contains("\"finished\":3"), "{}", back.out);
+    assert!(
+        back.stdout.contains("\"finished\": 3") || back.stdout.contains("\"finished\":3"),
+        "{}",
+        back.stdout
+    );
     let import = ["checkpoint", "import", "homes/$Default", "-"];
     folder.run_with(&store, &import, "nothing").failed(&["standard input: this is not an export"]);
     folder
@@ -215,7 +219,11 @@ async fn a_name_in_another_case_is_found_by_those_that_look_and_kept_by_those_th
     let file = folder.file("127.0.0.1", "Odd", &[0]);
     folder.run(&store, &["checkpoint", "import", "Odd/$Default", &file, "--yes"]).fine();
     let list = folder.run(&store, &["checkpoint", "list", "odd/$default", "-o", "json"]).fine();
-    assert!(list.out.contains("\"checkpoint\": 3") && list.said.contains("Odd/$Default"), "{}", list.said);
+    assert!(
+        list.stdout.contains("\"checkpoint\": 3") && list.stderr.contains("Odd/$Default"),
+        "{}",
+        list.stderr
+    );
     // A second group with a name in another case is refused.
     let file = folder.file("127.0.0.1", "odd", &[0]);
     let import = ["checkpoint", "import", "odd/$Default", &file, "--yes"];
@@ -232,8 +240,8 @@ async fn a_name_in_another_case_is_found_by_those_that_look_and_kept_by_those_th
     folder.run(&place, &seek).fine();
     let list = folder.run(&place, &["group", "list"]).fine();
     assert!(
-        list.out.contains("Odd") && list.out.contains("$Default") && !list.out.contains("odd"),
+        list.stdout.contains("Odd") && list.stdout.contains("$Default") && !list.stdout.contains("odd"),
         "{}",
-        list.out
+        list.stdout
     );
 }

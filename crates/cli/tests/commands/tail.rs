@@ -21,8 +21,8 @@ const MAX_DURATION: Duration = Duration::from_secs(60);
 /// A running `ephor tail`; killed at the end, or when it takes too long.
 struct Tail {
     child: Child,
-    out: Option<BufReader<ChildStdout>>,
-    said: BufReader<ChildStderr>,
+    stdout: Option<BufReader<ChildStdout>>,
+    stderr: BufReader<ChildStderr>,
     _watched: mpsc::Sender<()>,
 }
 
@@ -32,20 +32,20 @@ impl Tail {
         let mut command = ephor(folder);
         command.args(["tail", "homes"]).args(more).env("EPHOR_CONNECTION", dev.connection());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let out = Some(BufReader::new(child.stdout.take().unwrap()));
-        let said = BufReader::new(child.stderr.take().unwrap());
+        let stdout = Some(BufReader::new(child.stdout.take().unwrap()));
+        let stderr = BufReader::new(child.stderr.take().unwrap());
         let _watched = kill_when_late(child.id());
-        let mut tail = Self { child, out, said, _watched };
-        assert_eq!(tail.said(), "reading $Default of homes; Ctrl-C to stop");
+        let mut tail = Self { child, stdout, stderr, _watched };
+        assert_eq!(tail.stderr_line(), "reading $Default of homes; Ctrl-C to stop");
         tail
     }
 
     fn printed(&mut self) -> String {
-        next_line(self.out.as_mut().unwrap())
+        next_line(self.stdout.as_mut().unwrap())
     }
 
-    fn said(&mut self) -> String {
-        next_line(&mut self.said)
+    fn stderr_line(&mut self) -> String {
+        next_line(&mut self.stderr)
     }
 }
 
@@ -92,22 +92,22 @@ async fn a_partition_that_another_reader_took_is_named_and_read_again() {
         ..OpenRequest::probe(&group, PartitionId(1), "owner")
     };
     let owner = hub.open(request.clone()).await.unwrap();
-    let text = tail.said();
+    let text = tail.stderr_line();
     assert!(text.starts_with("partition 1: ") && text.ends_with("; trying again"), "{text}");
     assert!(text.contains("epoch of '7'"), "{text}");
     // It starts at the end of the log at its first start, though nothing was printed yet.
     send("one");
     owner.close().await;
-    assert_eq!(tail.said(), "partition 1: reading again");
+    assert_eq!(tail.stderr_line(), "partition 1: reading again");
     let text = tail.printed();
     assert!(text.ends_with(" 1/1 one"), "{text}");
 
     // The next time it starts after the last printed event.
     let owner = hub.open(request).await.unwrap();
-    assert!(tail.said().ends_with("; trying again"));
+    assert!(tail.stderr_line().ends_with("; trying again"));
     send("two");
     owner.close().await;
-    assert_eq!(tail.said(), "partition 1: reading again");
+    assert_eq!(tail.stderr_line(), "partition 1: reading again");
     let text = tail.printed();
     assert!(text.ends_with(" 1/2 two"), "{text}");
 }
@@ -135,21 +135,21 @@ fn a_hub_that_was_created_again_is_read_from_its_beginning() {
     for (letter, events, long) in [("c", 8, false), ("d", 3, true)] {
         drop(dev.take());
         if long {
-            let text = tail.said();
+            let text = tail.stderr_line();
             assert!(text.starts_with("partition 0: ") && text.ends_with("; trying again"), "{text}");
         }
         let again = Dev::start_on(&amqp, &mut ephor(here), &["--memory", "--hub", "homes:1"]);
         send(&again, letter, events);
-        let mut text = tail.said();
+        let mut text = tail.stderr_line();
         if text.ends_with("; trying again") && !long {
             // This machine is slow.
-            text = tail.said();
+            text = tail.stderr_line();
         }
         assert_eq!(
             text,
             "partition 0: the hub was deleted and created again; reading the new one from its beginning"
         );
-        assert_eq!(tail.said(), "partition 0: reading again");
+        assert_eq!(tail.stderr_line(), "partition 0: reading again");
         for number in 0..events {
             let text = tail.printed();
             assert!(text.ends_with(&format!(" 0/{number} {letter}{number}")), "{text}");
@@ -167,9 +167,9 @@ fn nobody_who_reads_along_is_no_error() {
     assert!(dev.run(here, &["send", "homes", "one"], "").status.success());
     // Events are not held back in a buffer.
     assert!(tail.printed().ends_with(" one"));
-    drop(tail.out.take());
+    drop(tail.stdout.take());
     assert!(dev.run(here, &["send", "homes", "two"], "").status.success());
-    assert_eq!(tail.said(), "", "nothing more is said");
+    assert_eq!(tail.stderr_line(), "", "nothing more comes");
     assert!(tail.child.wait().unwrap().success());
 }
 

@@ -31,7 +31,7 @@ fn a_demo_that_has_its_time_ends_by_itself_with_a_paused_host() {
     let folder = demo.folder();
     let outcome = demo.end();
     outcome.must_be_exact();
-    assert!(!outcome.told.contains("WARN"), "nothing went wrong: {}", outcome.told);
+    assert!(!outcome.stderr.contains("WARN"), "nothing went wrong: {}", outcome.stderr);
     must_all_be_gone(&folder);
 }
 
@@ -50,14 +50,14 @@ fn a_second_ctrl_c_does_not_wait() {
     let folder = demo.folder();
     signal(demo.process(), "INT");
     demo.wait_for("the message that it stops", |demo| {
-        demo.told().contains("press Ctrl-C again").then_some(())
+        demo.stderr().contains("press Ctrl-C again").then_some(())
     });
     // No host is left to process the rest, so a graceful stop would wait in vain. Repeat the signal, because
     // the first may come before the handler is installed.
     let process = demo.process();
     demo.wait_for("its end", |demo| {
         signal(process, "INT");
-        demo.told().contains("stopped immediately").then_some(())
+        demo.stderr().contains("stopped immediately").then_some(())
     });
     assert!(!demo.end().status.success());
     must_all_be_gone(&folder);
@@ -70,8 +70,8 @@ fn a_demo_that_nobody_listens_to_any_more_ends_in_good_order() {
     command.args(["demo", "--page", "127.0.0.1:0", "--seconds", "5"]).args(SMALL);
     command.env_remove("EPHOR_DEMO_HUB").env_remove("EPHOR_DEMO_RESULTS");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let told = BufReader::new(child.stderr.take().unwrap());
-    assert!(told.lines().any(|line| line.unwrap().starts_with("Ctrl-C stops everything")));
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    assert!(stderr.lines().any(|line| line.unwrap().starts_with("Ctrl-C stops everything")));
     // Both pipes are closed by now, like those of a `tee` that got the same Ctrl-C.
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());

@@ -29,14 +29,14 @@ impl Demo {
         command.args(["demo", "--page", "127.0.0.1:0"]).args(more);
         command.env_remove("EPHOR_DEMO_HUB").env_remove("EPHOR_DEMO_RESULTS");
         command.stdin(Stdio::null());
-        command.stdout(File::create(place.join("said.txt")).unwrap());
-        command.stderr(File::create(place.join("told.txt")).unwrap());
+        command.stdout(File::create(place.join("stdout.txt")).unwrap());
+        command.stderr(File::create(place.join("stderr.txt")).unwrap());
         let child = command.spawn().unwrap();
         let mut demo = Self { child, page: String::new(), place: place.to_owned() };
         demo.page = demo.wait_for("its banner", |demo| {
-            let told = demo.told();
-            assert!(demo.child.try_wait().unwrap().is_none(), "it ended before it was ready:\n{told}");
-            let rest = told.split_once("http://")?.1;
+            let stderr = demo.stderr();
+            assert!(demo.child.try_wait().unwrap().is_none(), "it ended before it was ready:\n{stderr}");
+            let rest = stderr.split_once("http://")?.1;
             Some(rest.split_once('/')?.0.to_owned())
         });
         demo
@@ -49,7 +49,11 @@ impl Demo {
             if let Some(found) = look(self) {
                 return found;
             }
-            assert!(began.elapsed() < PATIENCE, "{what} did not come within {PATIENCE:?}:\n{}", self.told());
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{what} did not come within {PATIENCE:?}:\n{}",
+                self.stderr()
+            );
             std::thread::sleep(LOOK);
         }
     }
@@ -63,8 +67,8 @@ impl Demo {
     }
 
     /// Its output on stderr.
-    pub(crate) fn told(&self) -> String {
-        fs::read_to_string(self.place.join("told.txt")).unwrap_or_default()
+    pub(crate) fn stderr(&self) -> String {
+        fs::read_to_string(self.place.join("stderr.txt")).unwrap_or_default()
     }
 
     pub(crate) fn process(&self) -> u32 {
@@ -176,8 +180,8 @@ impl Demo {
     /// Waits for its end.
     pub(crate) fn end(&mut self) -> Outcome {
         let status = self.wait_for("its end", |demo| demo.child.try_wait().unwrap());
-        let said = fs::read_to_string(self.place.join("said.txt")).unwrap();
-        Outcome { status, said, told: self.told() }
+        let stdout = fs::read_to_string(self.place.join("stdout.txt")).unwrap();
+        Outcome { status, stdout, stderr: self.stderr() }
     }
 
     /// Sends SIGKILL to the demo itself.
@@ -215,15 +219,15 @@ pub(crate) struct Audit {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
-    pub(crate) said: String,
-    pub(crate) told: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Outcome {
     /// The audit in its last lines, which must balance.
     pub(crate) fn must_be_exact(&self) -> Audit {
-        let Self { status, said, told } = self;
-        assert!(status.success(), "{status}\n{said}\n{told}");
+        let Self { status, stdout, stderr } = self;
+        assert!(status.success(), "{status}\n{stdout}\n{stderr}");
         let audit = Audit {
             sent: self.number("sent "),
             processed: self.number("processed "),
@@ -232,18 +236,18 @@ impl Outcome {
             sensor_repeats: self.number("repeated by sensors "),
             replayed: self.number("delivered again "),
         };
-        assert!(audit.sent > 0, "{said}");
-        assert_eq!((audit.sent, self.number("lost ")), (audit.processed, 0), "{said}");
-        assert_eq!((audit.invented, audit.homes_behind), (0, 0), "{said}");
+        assert!(audit.sent > 0, "{stdout}");
+        assert_eq!((audit.sent, self.number("lost ")), (audit.processed, 0), "{stdout}");
+        assert_eq!((audit.invented, audit.homes_behind), (0, 0), "{stdout}");
         audit
     }
 
     /// The number after these words.
     fn number(&self, words: &str) -> u64 {
-        let found = self.said.split_once(words).map(|(_, rest)| rest);
+        let found = self.stdout.split_once(words).map(|(_, rest)| rest);
         let digits = found.map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
         digits
             .and_then(|digits| digits.parse().ok())
-            .unwrap_or_else(|| panic!("no {words:?} in\n{}", self.said))
+            .unwrap_or_else(|| panic!("no {words:?} in\n{}", self.stdout))
     }
 }

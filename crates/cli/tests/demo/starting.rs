@@ -37,10 +37,10 @@ fn five_hosts_share_sixteen_partitions_and_a_second_start_replaces_the_folder() 
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    let (done, _, why) = kill("host-9");
-    assert!(!done && why.contains("there are host-1, host-2, host-3, host-4, host-5"), "{why}");
-    let (done, said, why) = kill("host-3");
-    assert!(done && said.starts_with("host-3 is dead"), "{said}{why}");
+    let (done, _, stderr) = kill("host-9");
+    assert!(!done && stderr.contains("there are host-1, host-2, host-3, host-4, host-5"), "{stderr}");
+    let (done, stdout, stderr) = kill("host-3");
+    assert!(done && stdout.starts_with("host-3 is dead"), "{stdout}{stderr}");
     demo.wait_for("the others to take over", |demo| (demo.shares(0) == [4, 4, 4, 4]).then_some(()));
     let status = ephor(place.path()).args(["demo", "status", "--page", &page]).output().unwrap();
     let status = String::from_utf8(status.stdout).unwrap();
@@ -59,15 +59,15 @@ fn five_hosts_share_sixteen_partitions_and_a_second_start_replaces_the_folder() 
 fn what_cannot_be_is_refused_before_anything_is_started() {
     let place = tempfile::tempdir().unwrap();
     let here = place.path();
-    let foreign = here.join("mine");
-    fs::create_dir(&foreign).unwrap();
-    fs::write(foreign.join("letter.txt"), "dear").unwrap();
+    let folder = here.join("mine");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("letter.txt"), "dear").unwrap();
     let text = refused(here, &["--data", "mine", "--page", "127.0.0.1:0"]);
     assert!(
         text.contains("mine is not empty and was not created by a demo; use another folder with --data"),
         "{text}"
     );
-    assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

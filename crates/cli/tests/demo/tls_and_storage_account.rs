@@ -21,9 +21,9 @@ fn assert_hidden(text: &str, what: &str) {
 }
 
 /// Checks that neither its output nor the logs of its processes contain a secret.
-fn assert_said_nothing(outcome: &Outcome, folder: &Path) {
-    assert_hidden(&outcome.said, "what it says");
-    assert_hidden(&outcome.told, "what it tells");
+fn assert_nothing_shown(outcome: &Outcome, folder: &Path) {
+    assert_hidden(&outcome.stdout, "stdout");
+    assert_hidden(&outcome.stderr, "stderr");
     let mut logs = 0;
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -80,7 +80,7 @@ fn over_tls_with_a_key_and_a_storage_account_it_is_as_exact() {
         let folder = demo.folder();
         let outcome = demo.interrupt();
         outcome.must_be_exact();
-        assert_said_nothing(&outcome, &folder);
+        assert_nothing_shown(&outcome, &folder);
         assert!(!folder.join("results").exists(), "the results are in the account");
     }
     assert_hidden(&dev.stop_and_read_log(), "the hub's log");

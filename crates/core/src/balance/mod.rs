@@ -195,9 +195,9 @@ pub struct Plan {
     pub claims: Vec<(PartitionId, usize)>,
     /// Owned partitions that should change hands, in order.
     pub moves: Vec<Move>,
-    /// The number of partitions without an owner to be, because every member is at its maximum or
+    /// The number of partitions that get no owner, because every member is at its maximum or
     /// takes no part.
-    pub unplaced: usize,
+    pub without_owner: usize,
 }
 
 /// Makes the plan.
@@ -216,9 +216,9 @@ pub fn plan(fleet: &Fleet) -> Plan {
     let mut surplus: Vec<u32> =
         shares.iter().zip(&held).map(|(share, held)| held.saturating_sub(*share)).collect();
 
-    let (claims, unplaced) = claims(fleet, &mut room);
+    let (claims, without_owner) = claims(fleet, &mut room);
     let moves = moves(fleet, &mut room, &mut surplus);
-    Plan { shares, claims, moves, unplaced }
+    Plan { shares, claims, moves, without_owner }
 }
 
 /// Members by their counts, the largest first; ties are broken by a hash, so that no host is always
@@ -255,18 +255,18 @@ fn claims(fleet: &Fleet, room: &mut [u32]) -> (Vec<(PartitionId, usize)>, usize)
         }
     }
     let mut queue = Queue::new(fleet, room);
-    let mut unplaced = 0;
+    let mut without_owner = 0;
     for partition in open {
         match queue.take() {
             Some(member) => {
                 room[member] -= 1;
                 claims.push((partition, member));
             }
-            None => unplaced += 1,
+            None => without_owner += 1,
         }
     }
     claims.sort_unstable();
-    (claims, unplaced)
+    (claims, without_owner)
 }
 
 fn moves(fleet: &Fleet, room: &mut [u32], surplus: &mut [u32]) -> Vec<Move> {
@@ -352,7 +352,7 @@ impl Plan {
     }
 
     /// True if nothing is left to do.
-    pub fn settled(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.claims.is_empty() && self.moves.is_empty()
     }
 }

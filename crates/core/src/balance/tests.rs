@@ -58,7 +58,7 @@ fn carry_out(fleet: &mut Fleet) -> usize {
 fn settle(fleet: &mut Fleet) -> usize {
     let moves = carry_out(fleet);
     let plan = plan(fleet);
-    assert!(plan.settled(), "one round settles a shared view: {plan:?}");
+    assert!(plan.is_done(), "one round balances a shared view: {plan:?}");
     let (held, hosts) = (fleet.held(), fleet.members.len());
     let (least, most) = (fleet.slots.len() / hosts, fleet.slots.len().div_ceil(hosts));
     assert!(held.iter().all(|&n| (least..=most).contains(&(n as usize))), "{held:?}");
@@ -113,7 +113,7 @@ fn joins_leaves_and_crashes_end_even_with_the_fewest_moves() {
 }
 
 #[test]
-fn a_settled_fleet_moves_nothing_for_a_thousand_intervals() {
+fn a_balanced_fleet_moves_nothing_for_a_thousand_intervals() {
     let mut fleet = fleet((0..7).map(member).collect(), &[None; 32]);
     settle(&mut fleet);
     let before = fleet.clone();
@@ -141,7 +141,7 @@ fn maxima_are_respected_and_what_nobody_may_own_is_counted() {
     members[2].max = Some(3);
     let open = fleet(members, &[None; 9]);
     let plan = plan(&open);
-    assert_eq!((plan.shares.clone(), plan.unplaced), (vec![1, 2, 3], 3));
+    assert_eq!((plan.shares.clone(), plan.without_owner), (vec![1, 2, 3], 3));
     assert_eq!(plan.claims.len(), 6);
 }
 
@@ -171,8 +171,8 @@ fn nobody_to_take_part_means_that_nothing_moves() {
     let mut only = member(0);
     only.takes_part = false;
     let plan = plan(&fleet(vec![only], &[Some(0), None]));
-    assert_eq!((plan.moves.len(), plan.claims.len(), plan.unplaced), (0, 0, 1));
-    assert!(!plan.settled() || plan.claims.is_empty());
+    assert_eq!((plan.moves.len(), plan.claims.len(), plan.without_owner), (0, 0, 1));
+    assert!(!plan.is_done() || plan.claims.is_empty());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn who_lost_its_extra_partition_to_a_seek_gets_it_back_whoever_it_is() {
         let mut holders: Vec<_> = (0..3).map(Some).collect();
         holders.push(Some(extra));
         let mut fleet = fleet((0..3).map(member).collect(), &holders);
-        assert!(plan(&fleet).settled());
+        assert!(plan(&fleet).is_done());
         fleet.slots[3].preferred_owner = fleet.slots[3].holder.take();
         assert_eq!(plan(&fleet).claims, [(PartitionId(3), extra)]);
     }
@@ -223,12 +223,12 @@ fn a_successor_gets_what_was_left_to_it_as_far_as_its_share_goes() {
 }
 
 #[test]
-fn a_plan_is_settled_when_nothing_is_to_claim_and_nothing_to_move() {
+fn a_plan_is_done_when_nothing_is_to_claim_and_nothing_to_move() {
     let claims_only = plan(&fleet(vec![member(0)], &[None]));
-    assert!(!claims_only.settled() && claims_only.moves.is_empty());
+    assert!(!claims_only.is_done() && claims_only.moves.is_empty());
     let moves_only = plan(&fleet((0..2).map(member).collect(), &[Some(0), Some(0)]));
-    assert!(!moves_only.settled() && moves_only.claims.is_empty());
-    assert!(plan(&fleet(vec![member(0)], &[Some(0)])).settled());
+    assert!(!moves_only.is_done() && moves_only.claims.is_empty());
+    assert!(plan(&fleet(vec![member(0)], &[Some(0)])).is_done());
 }
 
 #[test]

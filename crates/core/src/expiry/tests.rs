@@ -107,7 +107,7 @@ fn the_first_view_declares_nobody_dead() {
 }
 
 #[test]
-fn a_record_without_a_duration_gets_the_foreign_expiry() {
+fn a_record_without_a_duration_gets_the_lease_duration_of_other_sdks() {
     let mut tracker = tracker();
     let mut at = |own: u64, age| {
         tracker.observe(&view(own as i64, vec![lease(age, 1, None)]), seconds(own), seconds(own)).expired
@@ -164,7 +164,7 @@ fn a_host_is_alive_by_heartbeat_or_by_lease() {
 }
 
 #[test]
-fn the_lease_of_another_sdk_counts_with_the_foreign_expiry() {
+fn the_lease_of_another_sdk_counts_with_the_lease_duration_of_other_sdks() {
     let mut tracker = tracker();
     tracker.observe(&view(1_000, vec![lease(1, 1, None)]), seconds(100), seconds(100));
     assert_eq!(tracker.former_owner_until(P, Timestamp(9_000_000), seconds(101)), Some(seconds(161)));

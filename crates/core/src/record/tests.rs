@@ -127,7 +127,8 @@ fn where_no_epoch_is_left_nothing_changes_hands_and_the_owner_stays() {
         let last = LeaseRecord { epoch: highest, ..first.clone() };
         let expired = request("b", Some(&last), ClaimCause::Expired);
         assert_eq!(super::claim(Some(&last), highest, &expired, at(1), &rules), Err(none_left));
-        let give = TransferRequest { token: token(&last), to: host("b"), duration: LEASE, settled: true };
+        let give =
+            TransferRequest { token: token(&last), to: host("b"), duration: LEASE, checkpoint_saved: true };
         assert_eq!(super::transfer(Some(&last), highest, &give, at(1)), Err(none_left));
         assert_eq!(super::seek(Some(&last), highest, P, "ada", at(1), &rules), Err(none_left));
         assert!(renew(Some(&last), &token(&last), LEASE, at(1)).is_some());
@@ -161,7 +162,8 @@ fn only_the_holder_renews_and_nothing_but_the_age_changes() {
 #[test]
 fn a_transfer_raises_the_epoch_and_leaves_nobody_unaware() {
     let first = owned("a", at(0));
-    let request = TransferRequest { token: token(&first), to: host("b"), duration: LEASE * 2, settled: true };
+    let request =
+        TransferRequest { token: token(&first), to: host("b"), duration: LEASE * 2, checkpoint_saved: true };
     let first = LeaseRecord { successor: Some(host("c")), ..first };
     let change = transfer(Some(&first), first.epoch, &request, at(7)).unwrap();
     assert_eq!(change.lease.owner, Some(host("b")));
@@ -183,7 +185,8 @@ fn a_release_keeps_the_epoch_and_the_next_claim_raises_it() {
     let first = owned("a", at(0));
     let successor = Some(host("b"));
     let cause = ReleaseCause::Shutdown;
-    let request = ReleaseRequest { token: token(&first), cause, successor: successor.clone(), settled: true };
+    let request =
+        ReleaseRequest { token: token(&first), cause, successor: successor.clone(), checkpoint_saved: true };
     let change = release(Some(&first), first.epoch, &request, at(7)).unwrap();
     assert_eq!(change.lease.owner, None);
     assert_eq!(change.lease.epoch, first.epoch);
@@ -211,7 +214,7 @@ fn a_release_keeps_the_epoch_and_the_next_claim_raises_it() {
 }
 
 #[test]
-fn a_thief_waits_until_its_victim_has_noticed() {
+fn a_taker_waits_until_the_previous_owner_has_noticed() {
     let first = owned("a", at(0));
     let stolen = claim(
         Some(&first),
@@ -242,7 +245,12 @@ fn who_is_unaware_stays_so_when_the_lease_moves_on() {
     let first = owned("a", at(0));
     let request_b = request("b", Some(&first), ClaimCause::Unresponsive);
     let stolen = claim(Some(&first), first.epoch, &request_b, at(10), &rules).unwrap();
-    let to_c = TransferRequest { token: token(&stolen.lease), to: host("c"), duration: LEASE, settled: true };
+    let to_c = TransferRequest {
+        token: token(&stolen.lease),
+        to: host("c"),
+        duration: LEASE,
+        checkpoint_saved: true,
+    };
     let given = transfer(Some(&stolen.lease), stolen.fence, &to_c, at(11)).unwrap();
     assert_eq!(given.lease.seen_at(at(12)).takeover_delay, Duration::from_secs(18));
     let request_d = request("d", Some(&given.lease), ClaimCause::Unresponsive);
@@ -258,9 +266,9 @@ fn who_is_unaware_stays_so_when_the_lease_moves_on() {
 fn nobody_vouches_for_an_owner_before_it() {
     // Host b takes the lease of a at 10, and a may be at work until 30; b's own lease is shorter.
     let first = owned("a", at(0));
-    let mut robbed = request("b", Some(&first), ClaimCause::Unresponsive);
-    robbed.duration = Duration::from_secs(5);
-    let stolen = claim(Some(&first), first.epoch, &robbed, at(10), &Rules::default()).unwrap();
+    let mut steal = request("b", Some(&first), ClaimCause::Unresponsive);
+    steal.duration = Duration::from_secs(5);
+    let stolen = claim(Some(&first), first.epoch, &steal, at(10), &Rules::default()).unwrap();
     let sought = seek(Some(&stolen.lease), stolen.fence, P, "ada", at(11), &Rules::default());
     assert_eq!(sought.lease.previous_owner, None);
     assert_eq!(sought.lease.seen_at(at(11)).takeover_delay, Duration::from_secs(19));
@@ -284,18 +292,19 @@ fn a_clock_set_back_makes_nobody_wait_longer_than_a_lease() {
 fn a_clock_set_back_afterwards_does_not_either_whatever_becomes_of_the_lease() {
     let rules = Rules::default();
     let first = owned("a", at(1_000));
-    let robbed = request("b", Some(&first), ClaimCause::Unresponsive);
-    let stolen = claim(Some(&first), first.epoch, &robbed, at(1_010), &rules).unwrap().lease;
+    let steal = request("b", Some(&first), ClaimCause::Unresponsive);
+    let stolen = claim(Some(&first), first.epoch, &steal, at(1_010), &rules).unwrap().lease;
     let twenty = Duration::from_secs(20);
     assert_eq!(stolen.seen_at(at(500)).takeover_delay, twenty);
-    let to_c = TransferRequest { token: token(&stolen), to: host("c"), duration: LEASE, settled: true };
+    let to_c =
+        TransferRequest { token: token(&stolen), to: host("c"), duration: LEASE, checkpoint_saved: true };
     let given = transfer(Some(&stolen), stolen.epoch, &to_c, at(500)).unwrap().lease;
     assert_eq!(given.seen_at(at(500)).takeover_delay, twenty);
     let back = ReleaseRequest {
         token: token(&given),
         cause: ReleaseCause::Shutdown,
         successor: None,
-        settled: true,
+        checkpoint_saved: true,
     };
     let free = release(Some(&given), given.epoch, &back, at(100)).unwrap().lease;
     assert_eq!(free.seen_at(at(100)).takeover_delay, twenty);

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use super::{LostGround, out_of_range};
+use super::{PositionGone, out_of_range};
 use crate::position::StartPosition;
 use crate::source::PartitionProperties;
 
@@ -48,7 +48,7 @@ pub enum Finding {
     /// Unknown yet: try again after this time.
     Unsure(Duration),
     /// It does not exist, for this reason.
-    Missing(LostGround),
+    Missing(PositionGone),
 }
 
 impl Evidence {
@@ -69,12 +69,12 @@ impl Evidence {
         self.checks = 0;
         match out_of_range(&self.start, partition) {
             // Events that retention removed do not come back.
-            Some(ground @ LostGround::Overtaken { .. }) => Finding::Missing(ground),
+            Some(cause @ PositionGone::EventsGone { .. }) => Finding::Missing(cause),
             _ if self.refusals < REFUSALS_THAT_PROVE => {
                 Finding::Unsure(REFUSAL_PAUSE * 2_u32.pow(self.refusals - 1))
             }
-            Some(ground) => Finding::Missing(ground),
-            None => Finding::Missing(LostGround::Unknown { message: message.to_owned() }),
+            Some(cause) => Finding::Missing(cause),
+            None => Finding::Missing(PositionGone::Unknown { message: message.to_owned() }),
         }
     }
 
@@ -87,12 +87,12 @@ impl Evidence {
     /// current properties.
     pub fn checked(&mut self, partition: &PartitionProperties) -> Finding {
         match out_of_range(&self.start, partition) {
-            Some(ground @ LostGround::BeyondTheEnd { .. }) => {
+            Some(cause @ PositionGone::BeyondTheEnd { .. }) => {
                 self.checks += 1;
                 if self.checks < CHECKS_THAT_PROVE {
                     Finding::Unsure(CHECK_INTERVAL)
                 } else {
-                    Finding::Missing(ground)
+                    Finding::Missing(cause)
                 }
             }
             // Retention that overtakes the position meanwhile is noticed with the next event.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn beyond(wanted: u64, next: u64) -> Finding {
-        Finding::Missing(LostGround::BeyondTheEnd {
+        Finding::Missing(PositionGone::BeyondTheEnd {
             wanted: SequenceNumber(wanted),
             next: SequenceNumber(next),
         })
@@ -153,16 +153,16 @@ mod tests {
 
     #[test]
     fn a_refusal_that_the_properties_contradict_is_told_in_the_hubs_own_words() {
-        let unknown = LostGround::Unknown { message: "why not".into() };
+        let unknown = PositionGone::Unknown { message: "why not".into() };
         assert_eq!(refuse_until_proven(&mut behind(5), "why not").1, Finding::Missing(unknown));
         let mut offset = Evidence::of(&StartPosition::Offset { offset: Offset::new("x"), inclusive: false });
-        let unknown = LostGround::Unknown { message: "x?".into() };
+        let unknown = PositionGone::Unknown { message: "x?".into() };
         assert_eq!(refuse_until_proven(&mut offset, "x?").1, Finding::Missing(unknown));
     }
 
     #[test]
     fn what_retention_took_needs_no_second_refusal() {
-        let overtaken = LostGround::Overtaken { wanted: SequenceNumber(6), oldest: SequenceNumber(8) };
+        let overtaken = PositionGone::EventsGone { wanted: SequenceNumber(6), oldest: SequenceNumber(8) };
         assert_eq!(behind(5).refused("no", &partition(8, 9)), Finding::Missing(overtaken));
     }
 

@@ -89,10 +89,10 @@ fn what_retention_took_is_counted() {
     let kept = partition(8, Some(9));
     let lost = from(Some(&finished(4, None)), StartPosition::Latest, &kept);
     assert_eq!(lost.start, StartPosition::Earliest);
-    let ground = lost.lost.unwrap();
-    assert_eq!(ground.gone(), Some(3));
+    let cause = lost.lost.unwrap();
+    assert_eq!(cause.gone(), Some(3));
     assert_eq!(
-        ground.to_string(),
+        cause.to_string(),
         "3 events are gone (removed, damaged, or their numbers were never used): reading should go on at 5, and the \
          next event is 8"
     );
@@ -106,12 +106,12 @@ fn a_position_that_seems_to_lie_beyond_the_end_is_tried_all_the_same() {
     let behind = |sequence| StartPosition::after(SequenceNumber(sequence));
     assert_eq!(beyond_the_end(&behind(9), &end), None);
     assert_eq!(from(Some(&finished(10, None)), StartPosition::Latest, &end), plain(behind(10)));
-    let ground = beyond_the_end(&behind(10), &end).unwrap();
-    assert_eq!(ground.gone(), None);
-    assert_eq!(ground.to_string(), "reading should go on at 11, but the log ends before 10");
+    let cause = beyond_the_end(&behind(10), &end).unwrap();
+    assert_eq!(cause.gone(), None);
+    assert_eq!(cause.to_string(), "reading should go on at 11, but the log ends before 10");
     assert!(beyond_the_end(&behind(0), &partition(0, None)).is_some());
     // With proof, the start is written over the checkpoint.
-    let proven = replacement(ground, &end, OnInvalidPosition::Earliest).unwrap();
+    let proven = replacement(cause, &end, OnInvalidPosition::Earliest).unwrap();
     assert!(proven.rewind && proven.remember);
 }
 
@@ -143,11 +143,11 @@ fn a_position_of_another_log_does_not_exist() {
 
 #[test]
 fn a_gap_is_inside_the_log_unless_retention_has_passed_it() {
-    let ground = LostGround::Overtaken { wanted: SequenceNumber(20), oldest: SequenceNumber(30) };
+    let cause = PositionGone::EventsGone { wanted: SequenceNumber(20), oldest: SequenceNumber(30) };
     for (first, inside) in [(0, true), (20, true), (21, false), (30, false)] {
-        assert_eq!(ground.is_inside(&partition(first, Some(40))), inside, "{first}");
+        assert_eq!(cause.is_inside(&partition(first, Some(40))), inside, "{first}");
     }
-    let unknown = LostGround::Unknown { message: "offset 7".into() };
+    let unknown = PositionGone::Unknown { message: "offset 7".into() };
     assert!(!unknown.is_inside(&partition(0, Some(40))));
 }
 
@@ -164,11 +164,11 @@ fn the_policy_says_where_to_go_on_instead() {
     assert!(!go(OnInvalidPosition::Earliest).unwrap().remember);
     assert!(!latest.rewind);
     // An event was received that the properties do not include yet.
-    let ground = LostGround::Overtaken { wanted: SequenceNumber(20), oldest: SequenceNumber(30) };
-    let ahead = replacement(ground, &kept, OnInvalidPosition::Latest).unwrap();
+    let cause = PositionGone::EventsGone { wanted: SequenceNumber(20), oldest: SequenceNumber(30) };
+    let ahead = replacement(cause, &kept, OnInvalidPosition::Latest).unwrap();
     assert_eq!(ahead.start, StartPosition::at(SequenceNumber(30)));
     assert_eq!(ahead.skips(&kept), (SequenceNumber(30), 0));
-    assert!(matches!(go(OnInvalidPosition::Stop), Err(LostGround::Overtaken { .. })));
-    let unknown = LostGround::Unknown { message: "offset 7".into() };
+    assert!(matches!(go(OnInvalidPosition::Stop), Err(PositionGone::EventsGone { .. })));
+    let unknown = PositionGone::Unknown { message: "offset 7".into() };
     assert_eq!(unknown.to_string(), "the hub knows no such position: offset 7");
 }

@@ -63,7 +63,7 @@ impl fmt::Display for SeekStep {
         match &self.outcome {
             None => Ok(()),
             Some(SeekOutcome::Done(epoch)) => write!(f, ", done in epoch {epoch}"),
-            Some(SeekOutcome::ForeignOwner(owner)) => {
+            Some(SeekOutcome::OtherSdkOwner(owner)) => {
                 write!(f, ", not done: its owner {owner} is another SDK's and would not notice")
             }
         }
@@ -79,7 +79,7 @@ pub enum SeekOutcome {
     Done(Epoch),
     /// The owner is another SDK's processor and would not notice; nothing was changed. Use
     /// [`SeekMode::Force`] to do it nevertheless.
-    ForeignOwner(String),
+    OtherSdkOwner(String),
 }
 
 /// The mode of a seek.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use ephor_core::host_record::ReadHub;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::position::SequenceNumber;
-use ephor_core::resume::LostGround;
+use ephor_core::resume::PositionGone;
 use ephor_core::time::duration_text;
 
 /// The command that lets a halted partition go on: at the next event if that is known, otherwise at
 /// the earliest.
-pub(super) fn seek_command(group: &GroupId, partition: PartitionId, ground: &LostGround) -> String {
-    let to = match ground {
-        LostGround::Overtaken { oldest, .. } => format!("seq:{oldest}"),
+pub(super) fn seek_command(group: &GroupId, partition: PartitionId, cause: &PositionGone) -> String {
+    let to = match cause {
+        PositionGone::EventsGone { oldest, .. } => format!("seq:{oldest}"),
         _ => "earliest".to_owned(),
     };
     let GroupId { hub, group, .. } = group;

@@ -8,21 +8,21 @@ fn errors_say_what_to_do_next() {
     assert!(skew.contains("if this repeats, check the time synchronisation"), "{skew}");
     let group = GroupId::new("local", "homes", "$Default").unwrap();
     let partition = PartitionId(3);
-    let halted = |ground| HostError::Halted { group: group.clone(), partition, ground }.to_string();
-    let gap = LostGround::Overtaken { wanted: SequenceNumber(10), oldest: SequenceNumber(20) };
+    let halted = |cause| HostError::Halted { group: group.clone(), partition, cause }.to_string();
+    let gap = PositionGone::EventsGone { wanted: SequenceNumber(10), oldest: SequenceNumber(20) };
     let told = halted(gap);
     let command = "`ephor checkpoint seek 'homes/$Default' --partition 3 --to seq:20`";
     assert!(told.contains(command), "{told}");
-    let beyond = LostGround::BeyondTheEnd { wanted: SequenceNumber(10), next: SequenceNumber(5) };
+    let beyond = PositionGone::BeyondTheEnd { wanted: SequenceNumber(10), next: SequenceNumber(5) };
     assert!(halted(beyond).contains("--to earliest`"));
 }
 
 #[test]
 fn skipped_events_are_named() {
     let skipped = |skipped| {
-        let ground = LostGround::Overtaken { wanted: SequenceNumber(4), oldest: SequenceNumber(5) };
+        let cause = PositionGone::EventsGone { wanted: SequenceNumber(4), oldest: SequenceNumber(5) };
         let resumes_at = SequenceNumber(9);
-        PartitionError::LostGround { ground, resumes_at, skipped }.to_string()
+        PartitionError::PositionGone { cause, resumes_at, skipped }.to_string()
     };
     assert!(skipped(0).starts_with("1 event is gone ("), "{}", skipped(0));
     assert!(skipped(0).ends_with("; reading goes on at 9"), "{}", skipped(0));

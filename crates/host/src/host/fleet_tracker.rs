@@ -19,7 +19,7 @@ pub(super) struct FleetTracker {
     /// Damaged records that were reported.
     damaged: Vec<String>,
     /// The number of partitions without an owner that was reported.
-    unplaced: usize,
+    without_owner: usize,
     /// Partitions that never had an owner, and the time since which they are seen so.
     unclaimed: BTreeMap<PartitionId, Monotonic>,
 }
@@ -30,7 +30,7 @@ impl FleetTracker {
             liveness,
             same_name: HostsWithOurName::default(),
             damaged: vec![],
-            unplaced: 0,
+            without_owner: 0,
             unclaimed: BTreeMap::new(),
         }
     }
@@ -48,9 +48,9 @@ impl FleetTracker {
     }
 
     /// The error to report if no host may take some partitions: once for each number of them.
-    pub(super) fn notice_unplaced(&mut self, partitions: usize) -> Option<HostError> {
-        let before = std::mem::replace(&mut self.unplaced, partitions);
-        (partitions > 0 && partitions != before).then_some(HostError::Unplaced { partitions })
+    pub(super) fn notice_without_owner(&mut self, partitions: usize) -> Option<HostError> {
+        let before = std::mem::replace(&mut self.without_owner, partitions);
+        (partitions > 0 && partitions != before).then_some(HostError::PartitionsWithoutOwner { partitions })
     }
 
     /// Marks the partitions that had no record for so long that any host may claim them, as with
@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn partitions_without_a_place_are_reported_once_for_each_number() {
         let mut tracker = tracker();
-        let reported = [0, 2, 2, 1, 0, 1].map(|partitions| tracker.notice_unplaced(partitions).is_some());
+        let reported =
+            [0, 2, 2, 1, 0, 1].map(|partitions| tracker.notice_without_owner(partitions).is_some());
         assert_eq!(reported, [false, true, false, true, false, true]);
     }
 

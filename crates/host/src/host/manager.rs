@@ -95,7 +95,10 @@ impl Manager {
         let now = running.now();
         let other_hubs = OtherHubs::new(other_hubs_at_start::patience(&running.manager));
         Self {
-            fleet_tracker: FleetTracker::new(LivenessTracker::new(tolerance, running.manager.foreign_expiry)),
+            fleet_tracker: FleetTracker::new(LivenessTracker::new(
+                tolerance,
+                running.manager.other_sdk_lease_duration,
+            )),
             running,
             ended,
             ends,
@@ -198,7 +201,7 @@ impl Manager {
         self.note_status(&scan);
         !beaten
             || scan.grace_after_outage
-            || !scan.plan.settled()
+            || !scan.plan.is_done()
             || self.negotiation.has_asks()
             || self.negotiation.has_answers()
     }
@@ -325,7 +328,7 @@ impl Manager {
             status.scans += 1;
         }
         metrics::gauge!(names::PARTITIONS_OWNED).set(f64::from(self.running.statistics().owned));
-        if let Some(error) = self.fleet_tracker.notice_unplaced(scan.plan.unplaced) {
+        if let Some(error) = self.fleet_tracker.notice_without_owner(scan.plan.without_owner) {
             self.running.reporter.report(&error);
         }
     }

@@ -80,7 +80,7 @@ impl Negotiation {
         patience: Patience,
         is_planned: impl Fn(PartitionId) -> bool,
     ) -> Vec<PartitionId> {
-        let mut thefts = vec![];
+        let mut steals = vec![];
         self.asks.retain(|&partition, ask| {
             let lease = view.lease(partition);
             let answers = view.host(&ask.owner).map_or(&[][..], |owner| &owner.record.answers);
@@ -88,14 +88,14 @@ impl Negotiation {
             match handover::judge(ask, lease, answers, me, now, view.at, handover, news) {
                 Verdict::Withdraw => false,
                 Verdict::Steal => {
-                    thefts.push(partition);
+                    steals.push(partition);
                     false
                 }
                 // If an owner drains for us, the request stays until it is done.
                 Verdict::Wait => is_planned(partition) || ask.draining_since.is_some(),
             }
         });
-        thefts
+        steals
     }
 
     /// Drops the answers to requests that were withdrawn.

@@ -90,8 +90,8 @@ impl Manager {
                 self.epochs.mark_served(partition, lease.epoch);
                 let cause = ReleaseCause::Unserved;
                 // It is no longer known whether its pump saved everything.
-                let settled = !served_before;
-                let request = ReleaseRequest { token, cause, successor: None, settled };
+                let checkpoint_saved = !served_before;
+                let request = ReleaseRequest { token, cause, successor: None, checkpoint_saved };
                 // If it fails, the next scan finds the lease again, or the lease expires.
                 self.running.store.release(&request).await.is_ok()
             }
@@ -172,7 +172,7 @@ impl Manager {
         let patience =
             Patience { handover: running.manager.handover_timeout, news: running.manager.slow_scan };
         let is_planned = |partition| scan.plan.asks_of(scan.me).any(|step| step.partition == partition);
-        let thefts =
+        let steals =
             self.negotiation.judge_asks(&running.me, &scan.view, scan.received, patience, is_planned);
         if !self.takes_part() {
             return;
@@ -181,8 +181,8 @@ impl Manager {
             let lease = scan.view.lease(partition);
             self.claim_request(partition, lease, Epoch::NONE, ClaimCause::Unresponsive)
         };
-        let thefts = thefts.into_iter().map(steal).collect();
-        self.make_claims(thefts, scan).await;
+        let steals = steals.into_iter().map(steal).collect();
+        self.make_claims(steals, scan).await;
         for step in scan.plan.asks_of(scan.me) {
             let Some(lease) = scan.view.lease(step.partition) else { continue };
             let asked = self.negotiation.asked_owner(step.partition).is_some();

@@ -71,7 +71,7 @@ impl Manager {
                 partition,
                 epoch,
                 opened: true,
-                settled: false,
+                checkpoint_saved: false,
                 given_up: true,
                 outcome: Outcome::Failed {
                     reason: CloseReason::ProcessorFailed,

@@ -154,8 +154,8 @@ impl Manager {
         let again = self.stopping.unconfirmed().to_vec().into_iter().map(|release| {
             let running = running.clone();
             async move {
-                let Unconfirmed { partition, epoch, settled } = release;
-                (partition, release_again(&running, partition, epoch, settled).await)
+                let Unconfirmed { partition, epoch, checkpoint_saved } = release;
+                (partition, release_again(&running, partition, epoch, checkpoint_saved).await)
             }
         });
         let mut again = futures_util::stream::iter(again).buffer_unordered(MAX_CONCURRENT_RELEASES);
@@ -258,10 +258,10 @@ async fn release_again(
     running: &RunningHost,
     partition: PartitionId,
     epoch: Epoch,
-    settled: bool,
+    checkpoint_saved: bool,
 ) -> Result<(), StoreCallError> {
     let token = LeaseToken { partition, owner: running.me.clone(), epoch };
-    let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled };
+    let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved };
     running.store.release(&request).await.map(drop)
 }
 

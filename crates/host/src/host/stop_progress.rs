@@ -20,16 +20,16 @@ pub(super) struct StopProgress {
 pub(super) struct Unconfirmed {
     pub(super) partition: PartitionId,
     pub(super) epoch: Epoch,
-    pub(super) settled: bool,
+    pub(super) checkpoint_saved: bool,
 }
 
 impl StopProgress {
     /// Notes the end of a pump.
     pub(super) fn pump_ended(&mut self, end: &PumpEnd) {
-        let PumpEnd { partition, epoch, settled, given_up, .. } = *end;
+        let PumpEnd { partition, epoch, checkpoint_saved, given_up, .. } = *end;
         let list = match end.outcome {
             Outcome::Lost { .. } | Outcome::Displaced { .. } => &mut self.report.lost,
-            _ if !settled => &mut self.report.unsettled,
+            _ if !checkpoint_saved => &mut self.report.unsaved,
             _ if given_up => &mut self.report.given_up,
             Outcome::GivenAway { .. } | Outcome::Failed { .. } => &mut self.report.drained,
         };
@@ -37,7 +37,7 @@ impl StopProgress {
         if let Outcome::GivenAway { confirmed: false, .. } | Outcome::Failed { confirmed: false, .. } =
             end.outcome
         {
-            self.unconfirmed.push(Unconfirmed { partition, epoch, settled });
+            self.unconfirmed.push(Unconfirmed { partition, epoch, checkpoint_saved });
         }
     }
 
@@ -48,8 +48,8 @@ impl StopProgress {
 
     /// Notes that the release of this partition is not confirmed: its lease expires.
     pub(super) fn abandon(&mut self, partition: PartitionId) {
-        let StopReport { drained, given_up, unsettled, abandoned, .. } = &mut self.report;
-        for list in [drained, given_up, unsettled] {
+        let StopReport { drained, given_up, unsaved, abandoned, .. } = &mut self.report;
+        for list in [drained, given_up, unsaved] {
             list.retain(|other| *other != partition);
         }
         abandoned.push(partition);
@@ -84,9 +84,9 @@ mod tests {
     use super::*;
     use crate::processor::CloseReason;
 
-    fn end(partition: u32, settled: bool, given_up: bool, outcome: Outcome) -> PumpEnd {
+    fn end(partition: u32, checkpoint_saved: bool, given_up: bool, outcome: Outcome) -> PumpEnd {
         let (partition, epoch) = (PartitionId(partition), Epoch::FIRST);
-        PumpEnd { partition, epoch, opened: true, settled, given_up, outcome }
+        PumpEnd { partition, epoch, opened: true, checkpoint_saved, given_up, outcome }
     }
 
     fn released(confirmed: bool) -> Outcome {
@@ -116,7 +116,7 @@ mod tests {
         let expected = StopReport {
             drained: ids(&[0, 3]),
             given_up: ids(&[1]),
-            unsettled: ids(&[2]),
+            unsaved: ids(&[2]),
             lost: ids(&[4, 5]),
             abandoned: vec![],
         };

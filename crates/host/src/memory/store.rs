@@ -41,7 +41,7 @@ pub enum StoreEvent {
         /// The entry of the history.
         change: OwnershipChange,
         /// True if its owner gave it away with all finished events saved.
-        settled: bool,
+        checkpoint_saved: bool,
     },
     /// An owner saved a position.
     Saved {
@@ -164,11 +164,11 @@ impl MemoryStore {
         }
     }
 
-    fn apply(&self, group: &GroupId, records: &mut Records, change: Change, settled: bool) {
+    fn apply(&self, group: &GroupId, records: &mut Records, change: Change, checkpoint_saved: bool) {
         let observed = self.observer.is_some().then(|| change.history.clone());
         records.apply(change);
         if let Some(change) = observed {
-            self.notify_observer(group, || StoreEvent::Changed { change, settled });
+            self.notify_observer(group, || StoreEvent::Changed { change, checkpoint_saved });
         }
     }
 }
@@ -298,7 +298,7 @@ impl Store for MemoryStore {
                 let Some(change) = record::transfer(old, records.fence(partition), request, now)? else {
                     return Ok(Handoff::NotOurs);
                 };
-                self.apply(group, records, change, request.settled);
+                self.apply(group, records, change, request.checkpoint_saved);
                 records.wake(&request.to);
                 Ok(Handoff::Done)
             })
@@ -313,7 +313,7 @@ impl Store for MemoryStore {
                 let Some(change) = record::release(old, records.fence(partition), request, now) else {
                     return Handoff::NotOurs;
                 };
-                self.apply(group, records, change, request.settled);
+                self.apply(group, records, change, request.checkpoint_saved);
                 match &request.successor {
                     Some(successor) => records.wake(successor),
                     None => records.wake_all(),

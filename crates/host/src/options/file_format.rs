@@ -33,7 +33,7 @@ struct ProcessorFields {
     checkpoint: CheckpointPolicy,
     failure: FailurePolicy,
     #[serde(with = "duration_setting")]
-    source_patience: Duration,
+    hub_unavailable_timeout: Duration,
     #[serde(with = "duration_setting::option")]
     start_timeout: Option<Duration>,
     #[serde(skip)]
@@ -101,7 +101,7 @@ struct ManagerFields {
     #[serde(with = "duration_setting")]
     store_timeout: Duration,
     #[serde(with = "duration_setting")]
-    foreign_expiry: Duration,
+    other_sdk_lease_duration: Duration,
     max_partitions: Option<u32>,
 }
 

@@ -67,13 +67,13 @@ impl<P: EventProcessor> Pump<P> {
         let early = None;
         #[cfg(feature = "mutations")]
         let early = self.give_away_early(&disposition, reason, closed).await;
-        let settled = self.final_checkpoint(closed, until).await;
+        let checkpoint_saved = self.final_checkpoint(closed, until).await;
         // The receiver of the partition may have left meanwhile.
         let decided_by = self.now() + self.services.manager.store_timeout.saturating_mul(2);
         let disposition = self.guard.decided_disposition(decided_by).await.unwrap_or(disposition);
         let given = match early {
             Some(given) => given,
-            None => self.give_away(&disposition, reason, settled).await,
+            None => self.give_away(&disposition, reason, checkpoint_saved).await,
         };
         self.context.lease().end();
         self.context.cancel();
@@ -83,7 +83,7 @@ impl<P: EventProcessor> Pump<P> {
             Ending::Failed { reason, pause } => Outcome::Failed { reason, pause, confirmed },
             _ => Outcome::GivenAway { reason, to: receiver_of(disposition), confirmed },
         };
-        self.end(outcome, settled)
+        self.end(outcome, checkpoint_saved)
     }
 
     /// The time by which the processor must have closed: the end of the drain, or else one handover
@@ -168,7 +168,7 @@ impl<P: EventProcessor> Pump<P> {
             }
         }
         let partition = self.context.partition();
-        self.services.reporter.report(&HostError::Unsettled { partition });
+        self.services.reporter.report(&HostError::FinalCheckpointMissing { partition });
         false
     }
 
@@ -178,12 +178,12 @@ impl<P: EventProcessor> Pump<P> {
         &mut self,
         disposition: &Disposition,
         reason: CloseReason,
-        settled: bool,
+        checkpoint_saved: bool,
     ) -> Option<Option<Handoff>> {
         if self.services.rules.final_checkpoint_comes_first() {
             return None;
         }
-        Some(self.give_away(disposition, reason, settled).await)
+        Some(self.give_away(disposition, reason, checkpoint_saved).await)
     }
 
     /// Transfers or releases the lease. `None` if the store did not answer.
@@ -191,12 +191,13 @@ impl<P: EventProcessor> Pump<P> {
         &mut self,
         disposition: &Disposition,
         reason: CloseReason,
-        settled: bool,
+        checkpoint_saved: bool,
     ) -> Option<Handoff> {
         let (store, token) = (&self.services.store, self.context.lease().token().clone());
         let result = match disposition {
             Disposition::HandOver { to, duration } => {
-                let request = TransferRequest { token, to: to.clone(), duration: *duration, settled };
+                let request =
+                    TransferRequest { token, to: to.clone(), duration: *duration, checkpoint_saved };
                 store.transfer(&request).await
             }
             Disposition::Release { .. } | Disposition::Undecided => {
@@ -210,19 +211,19 @@ impl<P: EventProcessor> Pump<P> {
                 } else {
                     None
                 };
-                let request = ReleaseRequest { token, cause, successor, settled };
+                let request = ReleaseRequest { token, cause, successor, checkpoint_saved };
                 store.release(&request).await
             }
         };
         result.ok()
     }
 
-    fn end(&self, outcome: Outcome, settled: bool) -> PumpEnd {
+    fn end(&self, outcome: Outcome, checkpoint_saved: bool) -> PumpEnd {
         PumpEnd {
             partition: self.context.partition(),
             epoch: self.context.epoch(),
             opened: self.opened,
-            settled,
+            checkpoint_saved,
             given_up: self.given_up,
             outcome,
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ephor_core::checkpoint::{Position, Unsaved};
 use ephor_core::event::Event;
-use ephor_core::failure_policy::{AfterFailure, FailurePolicy};
+use ephor_core::failure_policy::AfterFailure;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
@@ -86,7 +86,7 @@ impl<P: EventProcessor> Pump<P> {
             })
             .await?;
             // Only for the policy that retries for ever: the others have an end of their own.
-            let for_ever = matches!(self.services.options.failure, FailurePolicy::Retry(_));
+            let for_ever = self.services.options.failure.retries_for_ever();
             self.checkpoint_if_due().await?;
             if for_ever && timeouts >= MAX_TIMEOUTS {
                 return Err(Ending::Failed { reason: CloseReason::ProcessorFailed, pause: STALLED_PAUSE });

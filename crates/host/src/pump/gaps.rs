@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ephor_core::event::Event;
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::resume::{LostGround, OnInvalidPosition};
+use ephor_core::resume::{OnInvalidPosition, PositionGone};
 use ephor_core::time::Monotonic;
 
 use super::{Ending, Pump};
@@ -83,15 +83,15 @@ impl GapReports {
 impl<P: EventProcessor> Pump<P> {
     /// Reports a gap before these events. Returns the position to start from instead, if reading
     /// does not just go on.
-    pub(super) async fn lost_ground(&mut self, events: &[Event]) -> Result<Option<StartPosition>, Ending> {
+    pub(super) async fn report_gap(&mut self, events: &[Event]) -> Result<Option<StartPosition>, Ending> {
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
         let wanted = self.expected.replace(last.sequence.next());
         let resumes_at = first.sequence;
         let Some(wanted) = wanted.filter(|wanted| resumes_at > *wanted) else { return Ok(None) };
-        let ground = LostGround::Overtaken { wanted, oldest: resumes_at };
+        let cause = PositionGone::EventsGone { wanted, oldest: resumes_at };
         let on_invalid = self.services.options.on_invalid_position;
         if on_invalid == OnInvalidPosition::Stop {
-            return Err(self.halt(ground).await);
+            return Err(self.halt(cause).await);
         }
         if !self.gaps.admit(self.now()) {
             self.gaps.add(wanted, resumes_at);
@@ -99,11 +99,11 @@ impl<P: EventProcessor> Pump<P> {
         }
         if on_invalid == OnInvalidPosition::Latest {
             let properties = self.properties().await?;
-            if !ground.is_inside(&properties) {
-                return self.begin_at_replacement(ground, &properties).await.map(Some);
+            if !cause.is_inside(&properties) {
+                return self.begin_at_replacement(cause, &properties).await.map(Some);
             }
         }
-        self.report_error(PartitionError::LostGround { ground, resumes_at, skipped: 0 }).await?;
+        self.report_error(PartitionError::PositionGone { cause, resumes_at, skipped: 0 }).await?;
         Ok(None)
     }
 

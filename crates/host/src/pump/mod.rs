@@ -15,13 +15,13 @@
 
 mod close;
 mod deliver;
-mod epochless;
 mod gaps;
 mod interrupts;
 mod open;
 mod position_beyond_end;
 #[cfg(feature = "mutations")]
 mod switched_off_rules;
+mod unfenced_readers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,10 +45,10 @@ use crate::metric_names as names;
 use crate::processor::{CloseReason, EventProcessor};
 use crate::pump_activity::{PumpActivity, PumpState};
 use crate::pump_interface::{Drain, PumpArgs, PumpEnd};
-use epochless::Displacements;
 use gaps::GapReports;
 use interrupts::{Guard, Interrupt, InterruptMask, LazyTimer};
 use position_beyond_end::Doubt;
+use unfenced_readers::Displacements;
 
 /// Creates a processor for a partition.
 pub(crate) type Factory<P> = Arc<dyn Fn(&PartitionContext) -> Result<P, BoxError> + Send + Sync>;
@@ -210,7 +210,7 @@ impl<P: EventProcessor> Pump<P> {
                     // A hub may pass over numbers: a gap is reported before the events after it are
                     // delivered.
                     for events in events.chunk_by(|one, other| one.sequence.next() == other.sequence) {
-                        if let Some(elsewhere) = self.lost_ground(events).await? {
+                        if let Some(elsewhere) = self.report_gap(events).await? {
                             return Ok(Some(elsewhere));
                         }
                         self.deliver_all(events).await?;
@@ -301,7 +301,7 @@ impl<P: EventProcessor> Pump<P> {
             .reporter
             .report_one_of_many(&HostError::Partition { partition, error: reported.clone() });
         self.process_error(&reported).await?;
-        if hopeless || now.since(since) >= self.services.options.source_patience {
+        if hopeless || now.since(since) >= self.services.options.hub_unavailable_timeout {
             return Err(Ending::Failed { reason: CloseReason::SourceFailed, pause: SOURCE_PAUSE });
         }
         let wait = SOURCE_BACKOFF.delay(self.source_failures, self.random());

@@ -8,7 +8,7 @@ use ephor_core::checkpoint::Position;
 use ephor_core::ids::LogId;
 use ephor_core::panics::Panicked;
 use ephor_core::position::StartPosition;
-use ephor_core::resume::{self, LostGround, Resume};
+use ephor_core::resume::{self, PositionGone, Resume};
 use ephor_core::source::{OpenError, OpenRequest, PartitionProperties, Receiver, SourceError};
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
@@ -73,20 +73,20 @@ impl<P: EventProcessor> Pump<P> {
                 self.doubt_if_beyond_the_end(&found.start, &properties);
                 self.begin_at(found, &properties).await
             }
-            Err(ground) => Err(self.halt(ground).await),
+            Err(cause) => Err(self.halt(cause).await),
         }
     }
 
     /// Starts at a replacement for a position that does not exist.
     pub(super) async fn begin_at_replacement(
         &mut self,
-        ground: LostGround,
+        cause: PositionGone,
         properties: &PartitionProperties,
     ) -> Result<StartPosition, Ending> {
         self.doubt = None;
-        match resume::replacement(ground, properties, self.services.options.on_invalid_position) {
+        match resume::replacement(cause, properties, self.services.options.on_invalid_position) {
             Ok(found) => self.begin_at(found, properties).await,
-            Err(ground) => Err(self.halt(ground).await),
+            Err(cause) => Err(self.halt(cause).await),
         }
     }
 
@@ -98,8 +98,8 @@ impl<P: EventProcessor> Pump<P> {
     ) -> Result<StartPosition, Ending> {
         let (resumes_at, skipped) = found.skips(properties);
         let Resume { start, lost, remember, rewind } = found;
-        if let Some(ground) = lost {
-            self.report_error(PartitionError::LostGround { ground, resumes_at, skipped }).await?;
+        if let Some(cause) = lost {
+            self.report_error(PartitionError::PositionGone { cause, resumes_at, skipped }).await?;
         }
         if remember {
             self.remember(&start, rewind).await?;
@@ -316,11 +316,11 @@ impl<P: EventProcessor> Pump<P> {
     }
 
     /// Holds the partition without reading, until an operator seeks or another host takes it.
-    pub(super) async fn halt(&mut self, ground: LostGround) -> Ending {
+    pub(super) async fn halt(&mut self, cause: PositionGone) -> Ending {
         self.set_state(PumpState::Halted);
         let partition = self.context.partition();
         let group = self.context.group().clone();
-        self.services.reporter.report(&HostError::Halted { group, partition, ground });
+        self.services.reporter.report(&HostError::Halted { group, partition, cause });
         let interrupt = self.guard.wait(InterruptMask::Drain).await;
         self.ending(interrupt)
     }

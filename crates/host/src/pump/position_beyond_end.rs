@@ -63,7 +63,7 @@ impl<P: EventProcessor> Pump<P> {
         let known = self.doubt.take().filter(|doubt| doubt.evidence.start() == start);
         let mut doubt = known.unwrap_or_else(|| Doubt::of(start));
         match doubt.evidence.refused(message, &properties) {
-            Finding::Missing(ground) => self.begin_at_replacement(ground, &properties).await.map(Some),
+            Finding::Missing(cause) => self.begin_at_replacement(cause, &properties).await.map(Some),
             Finding::Unsure(pause) => {
                 self.doubt = Some(doubt);
                 self.wait(self.now() + pause).await?;
@@ -87,8 +87,8 @@ impl<P: EventProcessor> Pump<P> {
         };
         let Some(doubt) = &mut self.doubt else { return Ok(None) };
         match doubt.evidence.checked(&properties) {
-            Finding::Missing(ground) => {
-                return self.begin_at_replacement(ground, &properties).await.map(Some);
+            Finding::Missing(cause) => {
+                return self.begin_at_replacement(cause, &properties).await.map(Some);
             }
             Finding::Unsure(pause) => doubt.check_at = now + pause,
             Finding::Exists => self.doubt = None,

@@ -2,7 +2,7 @@
 //! must detect it. Not in release builds (feature `mutations`). `host/switched_off_rules.rs` has the rules
 //! of the host.
 
-use ephor_core::resume::{self, LostGround, OnInvalidPosition, Resume};
+use ephor_core::resume::{self, OnInvalidPosition, PositionGone, Resume};
 use ephor_core::rules::Rules;
 use ephor_core::source::PartitionProperties;
 
@@ -10,16 +10,16 @@ use ephor_core::source::PartitionProperties;
 /// and rewinds a checkpoint beyond it.
 pub(super) fn rewind_without_proof(
     rules: &Rules,
-    found: Result<Resume, LostGround>,
+    found: Result<Resume, PositionGone>,
     partition: &PartitionProperties,
     on_invalid: OnInvalidPosition,
-) -> Result<Resume, LostGround> {
+) -> Result<Resume, PositionGone> {
     let found = found?;
     if rules.rewinds_need_proof() {
         return Ok(found);
     }
     match resume::beyond_the_end(&found.start, partition) {
-        Some(ground) => resume::replacement(ground, partition, on_invalid),
+        Some(cause) => resume::replacement(cause, partition, on_invalid),
         None => Ok(found),
     }
 }

@@ -253,7 +253,7 @@ async fn a_blocked_call_is_given_to_another_host_while_its_own_still_waits_to_st
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_host_that_was_robbed_during_a_blocked_call_does_not_claim_again_before_it_returns() {
+async fn a_host_whose_lease_was_stolen_during_a_blocked_call_does_not_claim_again_before_it_returns() {
     let blocked = PartitionId(0);
     let gate = Gate::new(blocked);
     let _open = OpenAtTheEnd(gate.clone());
@@ -262,12 +262,12 @@ async fn a_host_that_was_robbed_during_a_blocked_call_does_not_claim_again_befor
     fleet.hub().send(blocked, "event").unwrap();
     fleet.start("a", |host| quick(host, &recorder, None).processor(recorder.make())).await.unwrap();
     until(&fleet, "blocked", || gate.taken.load(Ordering::SeqCst)).await;
-    let robber = HostId { name: "robber".parse().unwrap(), incarnation: Incarnation(1) };
+    let taker = HostId { name: "taker".parse().unwrap(), incarnation: Incarnation(1) };
     loop {
         let view = fleet.store().view(fleet.group()).await.unwrap();
         let request = ClaimRequest {
             partition: blocked,
-            host: robber.clone(),
+            host: taker.clone(),
             duration: MILLISECOND * 200,
             seen: view.lease(blocked).map(|lease| lease.version.clone()),
             above: Epoch::NONE,
@@ -281,7 +281,7 @@ async fn a_host_that_was_robbed_during_a_blocked_call_does_not_claim_again_befor
     // Without a `process_timeout`: the call goes on although its partition is lost.
     until(&fleet, "reported", || recorder.reports("Stuck") == 1).await;
     fleet.pass(MILLISECOND * 2_000).await;
-    assert_eq!(history(&fleet, blocked).await[0].to, Some(robber), "free for long, and not claimed");
+    assert_eq!(history(&fleet, blocked).await[0].to, Some(taker), "free for long, and not claimed");
     gate.open();
     until(&fleet, "claimed again", || recorder.finished(0) == [0, 0]).await;
     assert_eq!(*gate.refused.lock().unwrap(), Some(true));

@@ -52,7 +52,7 @@ async fn by_hand_the_host_writes_no_checkpoint_and_says_what_will_be_repeated() 
     until_finished(&fleet, &ledger, P0, 11).await;
     fleet.pass(seconds(120)).await;
     let report = fleet.stop("a").await;
-    assert_eq!((report.unsettled.as_slice(), report.drained.len()), (&[P0][..], 0), "{report}");
+    assert_eq!((report.unsaved.as_slice(), report.drained.len()), (&[P0][..], 0), "{report}");
     assert_eq!(ledger.saved(P0), []);
     start(&mut fleet, "b", policy(&ledger, CheckpointPolicy::manual()), &ledger.scribe()).await;
     fleet.until("b got less", || ledger.delivered_to("b", P0) == events(0, 11)).await.unwrap();
@@ -186,7 +186,7 @@ async fn if_close_fails_in_any_way_no_final_checkpoint_is_written() {
         start(&mut fleet, "a", ledger.options(), &scribe).await;
         until_finished(&fleet, &ledger, P0, 4).await;
         let report = fleet.stop("a").await;
-        assert_eq!(report.unsettled, [P0], "{way}: {report}");
+        assert_eq!(report.unsaved, [P0], "{way}: {report}");
         assert_eq!(ledger.saved(P0), [], "{way}");
         assert_eq!(ledger.reports("CloseFailed").len(), 1, "{way}: {:?}", ledger.all_reports());
         start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
@@ -270,6 +270,6 @@ async fn a_final_checkpoint_that_fails_is_tried_again_while_there_is_time() {
     until_finished(&fleet, &ledger, P0, 9).await;
     store.trouble(Op::Save, Trouble::Fails);
     let report = fleet.stop("b").await;
-    assert_eq!(report.unsettled, [P0], "{report}");
-    assert_eq!(ledger.reports("Unsettled").len(), 1, "{:?}", ledger.all_reports());
+    assert_eq!(report.unsaved, [P0], "{report}");
+    assert_eq!(ledger.reports("FinalCheckpointMissing").len(), 1, "{:?}", ledger.all_reports());
 }

@@ -128,7 +128,7 @@ async fn nothing_is_saved_for_an_owner_whose_lease_another_has_claimed() {
     let view = fleet.store().view(fleet.group()).await.unwrap();
     let request = ClaimRequest {
         partition: P0,
-        host: HostId { name: "thief".parse().unwrap(), incarnation: Incarnation(7) },
+        host: HostId { name: "taker".parse().unwrap(), incarnation: Incarnation(7) },
         duration: seconds(30),
         seen: view.lease(P0).map(|lease| lease.version.clone()),
         above: ephor::Epoch::NONE,

@@ -68,11 +68,11 @@ async fn stored(fleet: &TestFleet) -> Option<u64> {
 }
 
 /// Steals the partition, as a host that found its owner unresponsive would.
-async fn robbed(fleet: &TestFleet) -> Epoch {
+async fn steal(fleet: &TestFleet) -> Epoch {
     let view = fleet.store().view(fleet.group()).await.unwrap();
     let request = ClaimRequest {
         partition: P0,
-        host: HostId { name: "robber".parse().unwrap(), incarnation: Incarnation(1) },
+        host: HostId { name: "taker".parse().unwrap(), incarnation: Incarnation(1) },
         duration: SECOND * 30,
         seen: view.lease(P0).map(|lease| lease.version.clone()),
         above: Epoch::NONE,
@@ -119,12 +119,12 @@ async fn a_request_of_another_host_closes_with_handover_and_nothing_is_repeated(
 async fn a_claim_by_another_closes_with_lease_lost_and_refuses_checkpoints() {
     let (recorder, saves) = saves_in_close();
     let fleet = one_host(&recorder).await;
-    robbed(&fleet).await;
+    steal(&fleet).await;
     until_closed(&fleet, &recorder).await;
     assert_eq!(saved(&saves), [(CloseReason::LeaseLost, false)]);
     assert_eq!(stored(&fleet).await, None);
     assert!(fleet.snapshot("a").partitions.is_empty());
-    // The thief does not renew: the partition comes back, and unsaved events are delivered again.
+    // The taker does not renew: the partition comes back, and unsaved events are delivered again.
     fleet.until("back", || recorder.finished(0) == [0, 1, 2, 0, 1, 2]).await.unwrap();
     let epochs: Vec<Epoch> = recorder.entries().iter().map(|entry| entry.epoch).collect();
     assert!(epochs.is_sorted() && epochs.first() < epochs.last(), "{epochs:?}");
@@ -157,7 +157,7 @@ async fn a_call_is_dropped_and_cancelled_fires_when_the_lease_is_lost() {
     fleet.until("in a call", || recorder.delivered(0) == [0]).await.unwrap();
     fleet.pass(SECOND * 100).await;
     assert_eq!(*fired.lock().unwrap(), [], "a slow call alone is no reason");
-    robbed(&fleet).await;
+    steal(&fleet).await;
     until_closed(&fleet, &recorder).await;
     assert_eq!(*fired.lock().unwrap(), [true]);
     assert_eq!(recorder.running(), 0, "the call was dropped");
@@ -232,7 +232,7 @@ async fn a_processor_that_runs_into_a_seek_by_saving_still_hears_that_it_was_a_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hub_that_cannot_be_read_for_longer_than_source_patience_closes_with_source_failed() {
+async fn a_hub_that_cannot_be_read_for_longer_than_hub_unavailable_timeout_closes_with_source_failed() {
     let (recorder, saves) = saves_in_close();
     let fleet = one_host(&recorder).await;
     fleet.hub().fail(Some("the hub is away"));

@@ -93,7 +93,7 @@ async fn a_commit_of_another_epoch_or_partition_does_not_count() {
     context.checkpoint_committed(&checkpoint);
     assert_eq!(context.last_checkpoint(), Some(checkpoint));
     let report = fleet.stop("a").await;
-    assert_eq!(report.unsettled, [P0], "{report}");
+    assert_eq!(report.unsaved, [P0], "{report}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    async fn settled() -> Self {
+    async fn balanced() -> Self {
         let fleet = TestFleet::new(2).unwrap();
         let ledger = Ledger::new(&fleet);
         let store = FaultyStore::new(Arc::new(ledger.store()));
@@ -43,12 +43,12 @@ impl Fleet {
 
     /// A foreign reader takes the partition, and the pump of its owner has ended.
     async fn displaced() -> (Self, Box<dyn Receiver>) {
-        let settled = Self::settled().await;
-        let reader = intrude(&settled.fleet, 50).await;
-        settled.fleet.pass(millis(10)).await;
-        assert_eq!(settled.ledger.closings(P0), [CloseReason::Disconnected]);
-        assert_eq!(settled.owner_in_store().await, Some(settled.owner.clone()), "the lease is kept");
-        (settled, reader)
+        let balanced = Self::balanced().await;
+        let reader = intrude(&balanced.fleet, 50).await;
+        balanced.fleet.pass(millis(10)).await;
+        assert_eq!(balanced.ledger.closings(P0), [CloseReason::Disconnected]);
+        assert_eq!(balanced.owner_in_store().await, Some(balanced.owner.clone()), "the lease is kept");
+        (balanced, reader)
     }
 
     async fn owner_in_store(&self) -> Option<String> {
@@ -60,7 +60,7 @@ impl Fleet {
         self.ledger.first(|entry| entry.partition == P0 && entry.what == changed).is_some()
     }
 
-    /// The partition goes to the other host within seconds, by no theft and no expiry, and is read there.
+    /// The partition goes to the other host within seconds, by no steal and no expiry, and is read there.
     async fn is_read_by_the_other_host(&self) {
         let began = self.ledger.now();
         send(&self.fleet, P0, 5);
@@ -104,7 +104,7 @@ async fn a_host_that_stops_gives_back_what_a_foreign_reader_took() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drained_host_hands_over_a_held_partition_that_a_foreign_reader_took() {
-    let fleet = Fleet::settled().await;
+    let fleet = Fleet::balanced().await;
     fleet.fleet.host(&fleet.owner).pause(P0);
     fleet.fleet.pass(millis(10)).await;
     let reader = intrude(&fleet.fleet, 50).await;

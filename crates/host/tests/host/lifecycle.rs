@@ -365,7 +365,7 @@ async fn with_checkpoints_by_hand_a_stop_saves_nothing_and_everything_comes_agai
     fleet.start("a", |host| host.options(options()).processor(recorder.make())).await.unwrap();
     fleet.until_caught_up().await.unwrap();
     let report = fleet.stop("a").await;
-    assert_eq!(report.unsettled, [P0], "{report}");
+    assert_eq!(report.unsaved, [P0], "{report}");
     fleet.start("b", |host| host.options(options()).processor(recorder.make())).await.unwrap();
     fleet.until_caught_up().await.unwrap();
     assert_eq!(recorder.finished(0), [0, 1, 0, 1]);

@@ -70,7 +70,7 @@ async fn a_hub_that_restarts_at_any_time_loses_and_repeats_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hub_that_is_away_for_less_than_source_patience_is_waited_for_with_the_partition_kept() {
+async fn a_hub_that_is_away_for_less_than_hub_unavailable_timeout_is_waited_for_with_the_partition_kept() {
     for away in [1, 5, 20] {
         let mut fleet = TestFleet::new(1).unwrap();
         let recorder = working(&fleet);
@@ -160,7 +160,7 @@ async fn an_idle_partition_is_kept_however_often_its_link_is_cut_now_and_then() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hub_that_lets_itself_be_opened_but_not_be_read_is_given_up_after_source_patience() {
+async fn a_hub_that_lets_itself_be_opened_but_not_be_read_is_given_up_after_hub_unavailable_timeout() {
     let mut fleet = TestFleet::new(1).unwrap();
     let recorder = working(&fleet);
     fleet.start("a", |host| host.options(options(&recorder)).processor(recorder.make())).await.unwrap();

@@ -42,7 +42,7 @@ impl<const EPOCHS: bool> SourceFixture for InMemory<EPOCHS> {
         let hub = MemoryHub::new("homes", partitions).unwrap();
         hub.create_group("second").unwrap();
         let hub = hub.with_clock(Arc::new(Ticking(AtomicI64::new(1_000))));
-        Self(if EPOCHS { hub } else { hub.without_epochs() })
+        Self(if EPOCHS { hub } else { hub.without_fencing() })
     }
 
     fn source(&self) -> &dyn EventSource {
@@ -96,7 +96,7 @@ ephor_testkit::producer_conformance!(InMemory<true>);
 ephor_testkit::source_conformance!(InMemory<true>);
 ephor_testkit::event_hubs_conformance!(InMemory<true>);
 
-mod without_epochs {
+mod without_fencing {
     ephor_testkit::source_conformance!(super::InMemory<false>);
 }
 
@@ -229,8 +229,8 @@ async fn a_disconnected_owner_gets_nothing_more_though_events_are_there() {
 }
 
 #[tokio::test]
-async fn without_epochs_no_reader_is_disconnected_by_another() {
-    let hub = MemoryHub::new("homes", 1).unwrap().without_epochs();
+async fn without_fencing_no_reader_is_disconnected_by_another() {
+    let hub = MemoryHub::new("homes", 1).unwrap().without_fencing();
     let mut readers = vec![];
     for epoch in [Some(5), Some(9), Some(0), None, None, None, None, None, None] {
         readers.push(hub.open(request(StartPosition::Earliest, epoch)).await.unwrap());

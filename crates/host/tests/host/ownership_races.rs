@@ -299,7 +299,7 @@ async fn options_of_more_than_a_day_are_refused_with_a_way_out() {
         ("handover_timeout", |options| &mut options.handover_timeout, "30s"),
         ("fence_margin", |options| &mut options.fence_margin, "3s"),
         ("store_timeout", |options| &mut options.store_timeout, "5s"),
-        ("foreign_expiry", |options| &mut options.foreign_expiry, "120s"),
+        ("other_sdk_lease_duration", |options| &mut options.other_sdk_lease_duration, "120s"),
     ];
     for (name, field, default) in fields {
         let mut options = PartitionManagerOptions::default();

@@ -32,9 +32,9 @@ async fn a_renewal_that_panics_is_reported_and_costs_no_lease() {
     fleet.pass(seconds(300)).await;
     let changes = ledger.entries().into_iter().filter(|entry| matches!(entry.what, What::Changed(_)));
     assert_eq!(changes.count(), 0, "nothing was lost: {:?}", ledger.all_reports());
-    let faults = ledger.reports("Fault");
-    assert!(faults.len() == 1 && faults[0].text.contains("the renewer of this host panicked"), "{faults:?}");
-    assert!(faults[0].text.contains("the store panics in Renew"), "{faults:?}");
+    let panics = ledger.reports("TaskPanicked");
+    assert!(panics.len() == 1 && panics[0].text.contains("the renewer of this host panicked"), "{panics:?}");
+    assert!(panics[0].text.contains("the store panics in Renew"), "{panics:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,8 +55,8 @@ async fn a_deferred_checkpoint_whose_write_panics_is_reported_and_written_all_th
     assert_eq!(stored_sequence(&fleet, P0).await, Some(0), "the second waits for its turn");
     fleet.pass(seconds(3)).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(1));
-    let faults = ledger.reports("Fault");
-    assert!(faults.len() == 1 && faults[0].text.contains("writer of deferred checkpoints"), "{faults:?}");
+    let panics = ledger.reports("TaskPanicked");
+    assert!(panics.len() == 1 && panics[0].text.contains("writer of deferred checkpoints"), "{panics:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,9 +78,9 @@ async fn a_host_whose_store_panics_in_any_call_comes_back_when_the_store_does() 
         send(&fleet, P0, 1);
         until_finished(&fleet, &ledger, P0, 1).await;
         if op == Op::Changed {
-            let faults = ledger.reports("Fault");
-            assert!(faults[0].text.contains("the manager of this host panicked"), "{faults:?}");
-            assert!(faults.len() < 100, "it is asked once for each scan: {}", faults.len());
+            let panics = ledger.reports("TaskPanicked");
+            assert!(panics[0].text.contains("the manager of this host panicked"), "{panics:?}");
+            assert!(panics.len() < 100, "it is asked once for each scan: {}", panics.len());
         }
         let report = fleet.stop("a").await;
         assert!(report.is_clean(), "{op:?}: {report}");
@@ -99,7 +99,7 @@ async fn a_host_whose_store_panics_while_it_stops_is_stopped_all_the_same() {
         until_finished(&fleet, &ledger, P0, 0).await;
         store.trouble(op, Trouble::Panics);
         let report = fleet.stop("a").await;
-        let told = [&report.drained, &report.given_up, &report.unsettled, &report.lost, &report.abandoned];
+        let told = [&report.drained, &report.given_up, &report.unsaved, &report.lost, &report.abandoned];
         assert_eq!(told.iter().map(|list| list.len()).sum::<usize>(), 2, "{op:?}: {report}");
         store.reset();
         fleet.pass(seconds(120)).await;

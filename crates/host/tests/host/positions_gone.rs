@@ -40,7 +40,7 @@ fn seek_target(fleet: &TestFleet) -> String {
 }
 
 fn told(ledger: &Ledger) -> usize {
-    let lost = |what: &What| matches!(what, What::Told(text) if text.contains("LostGround"));
+    let lost = |what: &What| matches!(what, What::Told(text) if text.contains("PositionGone"));
     ledger.of(P0).iter().filter(|entry| lost(&entry.what)).count()
 }
 
@@ -288,7 +288,7 @@ async fn a_checkpoint_of_another_log_does_not_make_a_partition_seem_caught_up() 
     start(&mut fleet, "c", manual, &ledger.scribe()).await;
     fleet.until("c got less", || ledger.delivered_to("c", P0) == events(0, 4)).await.unwrap();
     let report = fleet.stop("c").await;
-    assert_eq!(report.unsettled, [P0], "what is finished of the new log is not saved: {report}");
+    assert_eq!(report.unsaved, [P0], "what is finished of the new log is not saved: {report}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,6 +342,7 @@ pub(crate) async fn save_by_other_means(fleet: &TestFleet, sequence: u64, log: O
     let position = Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None };
     let save = store.save(group, &SaveRequest::new(&token, &position, log.as_ref())).await.unwrap();
     assert!(matches!(save, Save::Saved(_)));
-    let release = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled: true };
+    let release =
+        ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
     assert_eq!(store.release(group, &release).await.unwrap(), Handoff::Done);
 }

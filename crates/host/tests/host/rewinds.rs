@@ -29,7 +29,7 @@ async fn ten_are_finished(on_invalid_position: OnInvalidPosition) -> (TestFleet,
     (fleet, ledger)
 }
 
-fn lost_ground(ledger: &Ledger) -> Vec<String> {
+fn position_gone_reports(ledger: &Ledger) -> Vec<String> {
     let reports = ledger.reports("Partition").into_iter().map(|report| report.text);
     reports.filter(|text| !text.contains("could not be read")).collect()
 }
@@ -47,7 +47,7 @@ async fn properties_that_lag_behind_the_receivers_repeat_nothing() {
     send(&fleet, P0, 2);
     until_finished(&fleet, &ledger, P0, 16).await;
     assert_eq!(ledger.delivered(P0), events(10, 16), "each of them once");
-    assert_eq!(lost_ground(&ledger), [""; 0]);
+    assert_eq!(position_gone_reports(&ledger), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +64,7 @@ async fn a_host_whose_checkpoint_is_ahead_of_lagging_properties_starts_behind_it
     assert_eq!(ledger.delivered(P0), [5]);
     fleet.pass(seconds(300)).await;
     assert_eq!(ledger.delivered(P0), [5], "an event that came is proof that the position is there");
-    assert_eq!(lost_ground(&ledger), [""; 0]);
+    assert_eq!(position_gone_reports(&ledger), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,11 +74,11 @@ async fn a_power_failure_that_lost_what_was_read_does_not_repeat_the_log() {
     fleet.hub().lose_power(|_| 4);
     fleet.pass(seconds(120)).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(9), "{:?}", stored(&fleet, P0).await);
-    assert_eq!(lost_ground(&ledger), [""; 0]);
+    assert_eq!(position_gone_reports(&ledger), [""; 0]);
     send(&fleet, P0, 3);
     until_finished(&fleet, &ledger, P0, 16).await;
     assert_eq!(ledger.delivered(P0), events(14, 16));
-    let reports = lost_ground(&ledger);
+    let reports = position_gone_reports(&ledger);
     assert!(reports.len() == 1 && reports[0].contains("4 events are gone"), "{reports:?}");
 }
 
@@ -91,7 +91,7 @@ async fn what_is_missing_in_the_middle_of_a_batch_is_told_before_what_follows() 
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 9).await;
     assert_eq!(ledger.delivered(P0), [0, 1, 2, 7, 8, 9]);
-    let reports = lost_ground(&ledger);
+    let reports = position_gone_reports(&ledger);
     let words = "4 events are gone (removed, damaged, or their numbers were never used): \
                  reading should go on at 3, and the next event is 7";
     assert!(reports.len() == 1 && reports[0].contains(words), "{reports:?}");
@@ -119,7 +119,7 @@ async fn no_event_is_skipped_at_numbers_that_were_passed_over() {
     send(&fleet, P0, 3);
     until_finished(&fleet, &ledger, P0, 16).await;
     assert_eq!(ledger.delivered(P0), events(14, 16), "the position lies inside the log");
-    let reports = lost_ground(&ledger);
+    let reports = position_gone_reports(&ledger);
     assert!(reports.len() == 1 && reports[0].contains("4 events are gone"), "{reports:?}");
     assert!(reports[0].ends_with("; reading goes on at 14"), "{reports:?}");
     // Neither by whoever comes next.
@@ -133,7 +133,7 @@ async fn no_event_is_skipped_at_numbers_that_were_passed_over() {
     start(&mut fleet, "b", options, &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 19).await;
     assert_eq!(ledger.delivered(P0), [19]);
-    assert_eq!(lost_ground(&ledger).len(), 1);
+    assert_eq!(position_gone_reports(&ledger).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +149,7 @@ async fn a_position_that_is_refused_once_is_tried_again_before_anything_is_writt
     send(&fleet, P0, 6);
     until_finished(&fleet, &ledger, P0, 10).await;
     assert_eq!(ledger.delivered(P0), [10]);
-    assert_eq!(lost_ground(&ledger), [""; 0]);
+    assert_eq!(position_gone_reports(&ledger), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +165,7 @@ async fn a_hub_that_takes_a_position_beyond_its_end_skips_nothing() {
     until_finished(&fleet, &ledger, P0, 4).await;
     assert!(ledger.now().since(ephor_core::time::Monotonic(0)) < seconds(60));
     assert_eq!(ledger.delivered(P0), events(0, 4));
-    let reports = lost_ground(&ledger);
+    let reports = position_gone_reports(&ledger);
     assert!(reports.len() == 1 && reports[0].contains("should go on at 101"), "{reports:?}");
     fleet.stop("a").await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(4));

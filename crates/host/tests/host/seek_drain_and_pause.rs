@@ -21,7 +21,7 @@ fn all(partitions: u32) -> impl Iterator<Item = PartitionId> {
 }
 
 /// Hosts in balance, with ten events finished in every partition.
-async fn settled(partitions: u32, names: &[&str]) -> (TestFleet, Ledger) {
+async fn balanced(partitions: u32, names: &[&str]) -> (TestFleet, Ledger) {
     let (mut fleet, ledger) = Ledger::with_fleet(partitions);
     for name in names {
         start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
@@ -46,7 +46,7 @@ async fn owners(fleet: &TestFleet, partitions: u32) -> BTreeMap<PartitionId, Str
 
 #[tokio::test(start_paused = true)]
 async fn a_seek_closes_the_partition_and_its_owner_goes_on_at_the_new_position() {
-    let (fleet, ledger) = settled(4, &["a", "b"]).await;
+    let (fleet, ledger) = balanced(4, &["a", "b"]).await;
     let before = owners(&fleet, 4).await;
     let epoch = ledger.context(P0).epoch();
     let steps =
@@ -69,7 +69,7 @@ async fn a_seek_closes_the_partition_and_its_owner_goes_on_at_the_new_position()
 
 #[tokio::test(start_paused = true)]
 async fn a_seek_of_everything_moves_nothing_to_another_host() {
-    let (fleet, ledger) = settled(16, &["a", "b", "c"]).await;
+    let (fleet, ledger) = balanced(16, &["a", "b", "c"]).await;
     let before = owners(&fleet, 16).await;
     fleet.admin().seek(&[], &SeekTo::Earliest, SeekMode::Apply).await.unwrap();
     fleet.until("not read", || all(16).all(|p| ledger.finished(p) == events(0, 9))).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_store_that_wakes_nobody_is_asked_at_the_next_scan() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_tells_everything_and_changes_nothing() {
-    let (mut fleet, ledger) = settled(2, &["a"]).await;
+    let (mut fleet, ledger) = balanced(2, &["a"]).await;
     fleet.stop("a").await;
     start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
     fleet.until_balanced().await.unwrap();
@@ -135,7 +135,7 @@ async fn a_dry_run_tells_everything_and_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_seek_that_one_partition_cannot_follow_changes_none() {
-    let (fleet, ledger) = settled(2, &["a"]).await;
+    let (fleet, ledger) = balanced(2, &["a"]).await;
     send(&fleet, P0, 10);
     fleet.until_caught_up().await.unwrap();
     let before = fleet.store().view(fleet.group()).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_seek_that_one_partition_cannot_follow_changes_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_seek_while_no_host_runs_is_where_the_next_one_begins() {
-    let (mut fleet, ledger) = settled(1, &["a"]).await;
+    let (mut fleet, ledger) = balanced(1, &["a"]).await;
     fleet.stop("a").await;
     fleet.admin().seek(&[P0], &SeekTo::By(-4), SeekMode::Apply).await.unwrap();
     assert_eq!(
@@ -167,7 +167,7 @@ async fn a_seek_while_no_host_runs_is_where_the_next_one_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drained_host_hands_everything_over_takes_nothing_and_comes_back() {
-    let (mut fleet, ledger) = settled(9, &["a", "b", "c"]).await;
+    let (mut fleet, ledger) = balanced(9, &["a", "b", "c"]).await;
     fleet.admin().drain("b").await.unwrap();
     let began = ledger.now();
     fleet.until("b is not drained", || fleet.snapshot("b").partitions.is_empty()).await.unwrap();
@@ -199,7 +199,7 @@ async fn a_drained_host_hands_everything_over_takes_nothing_and_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_that_is_drained_while_it_is_alone_works_on_until_another_comes() {
-    let (mut fleet, ledger) = settled(4, &["a"]).await;
+    let (mut fleet, ledger) = balanced(4, &["a"]).await;
     fleet.admin().drain("a").await.unwrap();
     fleet.pass(seconds(60)).await;
     assert_eq!(fleet.snapshot("a").partitions.len(), 4, "better late than never");
@@ -214,7 +214,7 @@ async fn a_host_that_is_drained_while_it_is_alone_works_on_until_another_comes()
 
 #[tokio::test(start_paused = true)]
 async fn draining_a_host_that_is_not_there_is_an_error_that_names_those_who_are() {
-    let (fleet, _ledger) = settled(2, &["a", "b"]).await;
+    let (fleet, _ledger) = balanced(2, &["a", "b"]).await;
     let error = fleet.admin().drain("z").await.unwrap_err();
     assert_eq!(error.to_string(), "no host \"z\" in this group; there are: a, b");
 }

@@ -143,7 +143,7 @@ async fn a_close_that_hangs_holds_a_stop_up_for_a_bounded_time_and_saves_nothing
     let began = Instant::now();
     let report = fleet.host("a").stop(SECOND).await.unwrap();
     assert!(began.elapsed() < SECOND * 6, "{:?}", began.elapsed());
-    assert_eq!(report.unsettled, [P0], "{report}");
+    assert_eq!(report.unsaved, [P0], "{report}");
     assert_eq!(report.to_string(), "0 partitions drained, 1 released with work to repeat [p0]");
     assert_eq!(recorder.reports("CloseFailed"), 1);
     let texts = recorder.report_texts();
@@ -177,7 +177,7 @@ async fn a_close_that_fails_or_panics_writes_no_final_checkpoint() {
             .unwrap();
         fleet.until_caught_up().await.unwrap();
         let report = fleet.stop("a").await;
-        assert_eq!(report.unsettled, [P0], "{report}");
+        assert_eq!(report.unsaved, [P0], "{report}");
         assert_eq!(recorder.reports("CloseFailed"), 1);
         assert_eq!(stored(&fleet, P0).await, None);
         assert_eq!(owners(&fleet).await, [None], "released all the same");

@@ -328,7 +328,7 @@ async fn a_release_that_cannot_be_made_is_reported_once_as_abandoned() {
     store.trouble(Op::Release, Trouble::Fails);
     let report = fleet.stop("a").await;
     assert_eq!(report.abandoned, [0, 1].map(PartitionId), "{report}");
-    assert!(report.drained.is_empty() && report.unsettled.is_empty(), "each partition once: {report:?}");
+    assert!(report.drained.is_empty() && report.unsaved.is_empty(), "each partition once: {report:?}");
     assert_eq!(stored_sequence(&fleet, P0).await, Some(4), "but its checkpoint is written");
     store.heal();
     start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;

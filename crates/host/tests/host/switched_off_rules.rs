@@ -55,7 +55,7 @@ async fn claims(fleet: &TestFleet, cause: ClaimCause) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_wall_clock_that_is_ahead_kills_the_living() {
-    for (ages_are_the_stores, robbed) in [(true, false), (false, true)] {
+    for (ages_are_the_stores, is_taken) in [(true, false), (false, true)] {
         let mut fleet = TestFleet::new(16).unwrap();
         let rules = Rules { ages_are_the_stores, ..Rules::default() };
         let recorder = Recorder::new();
@@ -66,12 +66,12 @@ async fn a_wall_clock_that_is_ahead_kills_the_living() {
             fleet.start("b", |host| host.environment(ahead).rules(rules).processor(recorder.make()));
         started.await.unwrap();
         fleet.pass(SECOND * 60).await;
-        assert_eq!(claims(&fleet, ClaimCause::Expired).await > 0, robbed);
+        assert_eq!(claims(&fleet, ClaimCause::Expired).await > 0, is_taken);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn asks_in_the_owners_record_overwrite_each_other_and_end_in_theft() {
+async fn asks_in_the_owners_record_overwrite_each_other_and_end_in_steals() {
     for (asks_stand_in_the_askers_record, stolen) in [(true, false), (false, true)] {
         let mut fleet = TestFleet::new(8).unwrap();
         let rules = Rules { asks_stand_in_the_askers_record, ..Rules::default() };

@@ -82,7 +82,7 @@ fn record(id: &HostId, beat: u64) -> HostRecord {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_never_answers_is_robbed_and_its_time_is_waited_out() {
+async fn the_lease_of_an_owner_that_never_answers_is_stolen_and_its_time_is_waited_out() {
     let (mut fleet, ledger) = Ledger::with_fleet(2);
     let silent = Silent::owning(&fleet, 2).await;
     for partition in [0, 1].map(PartitionId) {
@@ -93,21 +93,21 @@ async fn an_owner_that_never_answers_is_robbed_and_its_time_is_waited_out() {
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     let stolen = |what: &What| *what == What::Changed(ChangeReason::Claimed(ClaimCause::Unresponsive));
     fleet.until("nothing is stolen", || ledger.first(|e| stolen(&e.what)).is_some()).await.unwrap();
-    let theft = ledger.first(|entry| stolen(&entry.what)).unwrap();
-    let waited = theft.at.since(asked);
+    let steal = ledger.first(|entry| stolen(&entry.what)).unwrap();
+    let waited = steal.at.since(asked);
     assert!(waited >= seconds(30) && waited < seconds(32), "handover_timeout first: {waited:?}");
-    assert_eq!(theft.epoch, Epoch::from_stored(2), "in a higher epoch");
+    assert_eq!(steal.epoch, Epoch::from_stored(2), "in a higher epoch");
     fleet.pass(millis(10)).await;
     let owned = &fleet.snapshot("a").partitions[0];
-    assert_eq!((owned.partition, owned.state), (theft.partition, PumpState::Waiting));
-    until_finished(&fleet, &ledger, theft.partition, 4).await;
+    assert_eq!((owned.partition, owned.state), (steal.partition, PumpState::Waiting));
+    until_finished(&fleet, &ledger, steal.partition, 4).await;
     let first = ledger.first(|entry| matches!(entry.what, What::Delivered(_))).unwrap();
-    let delay = first.at.since(silent.last_renewed(theft.partition));
+    let delay = first.at.since(silent.last_renewed(steal.partition));
     assert!(delay >= seconds(30), "delivered {delay:?} after the victim's last renewal");
     assert!(delay < seconds(31), "{delay:?}");
     fleet.pass(seconds(120)).await;
-    let thefts = ledger.entries().into_iter().filter(|entry| stolen(&entry.what)).count();
-    assert_eq!(thefts, 1, "each has its share now, and nothing more is stolen");
+    let steals = ledger.entries().into_iter().filter(|entry| stolen(&entry.what)).count();
+    assert_eq!(steals, 1, "each has its share now, and nothing more is stolen");
 }
 
 /// Opens a foreign reader.
@@ -192,7 +192,7 @@ async fn a_foreign_reader_beyond_reach_is_named_waited_for_and_survived() {
         send(&fleet, P0, 5);
         send(&fleet, PartitionId(1), 5);
         fleet.pass(seconds(120)).await;
-        assert!(ledger.reports("Fault").is_empty(), "{:?}", ledger.all_reports());
+        assert!(ledger.reports("TaskPanicked").is_empty(), "{:?}", ledger.all_reports());
         assert_eq!(ledger.finished(PartitionId(1)), events(0, 4), "the other partition is served");
         assert_eq!(ledger.finished(P0), events(0, 4), "that reader has the partition");
         let reports = ledger.reports("ForeignReaderBeyondReach");
@@ -236,7 +236,7 @@ async fn no_host_owns_more_than_its_maximum_and_what_is_left_over_is_reported() 
     }
     fleet.pass(seconds(60)).await;
     assert_eq!(["a", "b"].map(|name| fleet.snapshot(name).partitions.len()), [3, 3]);
-    let reports = ledger.reports("Unplaced");
+    let reports = ledger.reports("PartitionsWithoutOwner");
     assert!(!reports.is_empty() && reports.len() <= 4, "it is said, and not again and again: {reports:?}");
     assert!(
         reports.iter().any(|report| report.text.starts_with("2 partitions have no owner")),

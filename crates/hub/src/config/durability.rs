@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// | word | acknowledged when | what may be lost |
 /// |---|---|---|
 /// | `disk` (the default) | the events are on disk | nothing |
-/// | `page-cache`, or `relaxed` | the operating system has them | the newest events, when the machine loses power; nothing when only the process dies |
+/// | `page-cache` | the operating system has them | the newest events, when the machine loses power; nothing when only the process dies |
 /// | `memory` | the process has them | everything, when the process ends |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -35,8 +35,8 @@ impl fmt::Display for Durability {
 /// The error for an unknown durability.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a durability; write \"disk\" (acknowledged from disk), \"page-cache\" or \"relaxed\" (a power \
-     failure may lose the newest events), or \"memory\" (keeps nothing)"
+    "{0:?} is not a durability; write \"disk\" (acknowledged from disk), \"page-cache\" (a power failure may \
+     lose the newest events), or \"memory\" (keeps nothing)"
 )]
 pub struct UnknownDurability(String);
 
@@ -45,7 +45,7 @@ impl FromStr for Durability {
     fn from_str(given: &str) -> Result<Self, UnknownDurability> {
         match given {
             "disk" => Ok(Self::Disk),
-            "page-cache" | "relaxed" => Ok(Self::PageCache),
+            "page-cache" => Ok(Self::PageCache),
             "memory" => Ok(Self::Memory),
             _ => Err(UnknownDurability(given.chars().take(80).collect())),
         }
@@ -61,7 +61,6 @@ mod tests {
         for durability in [Durability::Disk, Durability::PageCache, Durability::Memory] {
             assert_eq!(durability.to_string().parse(), Ok(durability));
         }
-        assert_eq!("relaxed".parse(), Ok(Durability::PageCache));
         assert_eq!(Durability::default(), Durability::Disk);
     }
 
@@ -69,8 +68,8 @@ mod tests {
     fn an_unknown_durability_is_told_the_known_ones() {
         assert_eq!(
             "fast".parse::<Durability>().unwrap_err().to_string(),
-            "\"fast\" is not a durability; write \"disk\" (acknowledged from disk), \"page-cache\" or \
-             \"relaxed\" (a power failure may lose the newest events), or \"memory\" (keeps nothing)"
+            "\"fast\" is not a durability; write \"disk\" (acknowledged from disk), \"page-cache\" (a power \
+             failure may lose the newest events), or \"memory\" (keeps nothing)"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! Opens a partition's log: recovers the newest segment, and decides where sequence numbers continue.
+//! Opens the log of a hub, one for all its partitions: recovers the newest segment, and decides where the sequence
+//! numbers of each partition continue.
 //!
 //! Older segments are not read. Before anything is served, files and folder are synced: a process that was killed may
 //! have left its last writes, and the names of its files, in the page cache.

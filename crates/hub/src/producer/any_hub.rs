@@ -79,13 +79,13 @@ impl HubProducer {
             let (reply, outcome) = oneshot::channel();
             let (earlier, this) = (failed.clone(), failed.clone());
             let wanted = move || !earlier.load(Ordering::Acquire);
-            let settled = move |result: Result<_, SendError>| {
+            let on_result = move |result: Result<_, SendError>| {
                 this.fetch_or(result.is_err(), Ordering::AcqRel);
                 reply.send(result.map(|_receipt| ())).ok();
             };
             let (first, to) = (part.first, part.key.clone());
             let to = to.as_deref().map_or(target, Target::Key);
-            let queued = self.enqueue_if(to, part.batch, wanted, settled).await;
+            let queued = self.enqueue_if(to, part.batch, wanted, on_result).await;
             let refused = queued.is_err();
             outcomes.push((first, queued.map(|()| outcome)));
             if refused {

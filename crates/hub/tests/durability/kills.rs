@@ -14,7 +14,7 @@ use std::time::Duration;
 use ephor_hub::{Durability, LocalNamespace, verify_folder};
 
 use crate::kill_helpers::acknowledged_events::{Faults, Ledger};
-use crate::kill_helpers::child_process::{Myself, orders};
+use crate::kill_helpers::child_process::{ChildProcess, orders};
 use crate::kill_helpers::protocol::{Orders, Word};
 use crate::kill_helpers::sender::{self, HUB};
 
@@ -129,7 +129,8 @@ impl Test {
     /// One process from its start to its end.
     fn round(&mut self, round: u32, end: End) {
         let orders = Orders { durability: self.durability, round, seed: self.random.u64(..) };
-        let mut child = Myself::start("kills::send_and_read_as_a_child", self.folder.path(), &orders.text());
+        let mut child =
+            ChildProcess::start("kills::send_and_read_as_a_child", self.folder.path(), &orders.text());
         let moment = match end {
             End::WhileOpening => WHILE_OPENING,
             End::UnderLoad | End::InGoodOrder => {

@@ -66,7 +66,7 @@ async fn seen(hub: &Hub) -> (HubDescription, Vec<(PartitionProperties, Vec<Event
 }
 
 /// As seen, apart from how many files there are, and from the number of the next event: after an unclean stop a new file is
-/// begun, and in relaxed mode numbers are passed over.
+/// begun, and with durability `page-cache` numbers are passed over.
 async fn content(hub: &Hub) -> (HubDescription, Vec<(PartitionProperties, Vec<Event>)>) {
     let (mut description, mut partitions) = seen(hub).await;
     for (properties, _) in &mut partitions {
@@ -184,7 +184,7 @@ async fn what_is_acknowledged_from_disk_keeps_its_numbers_without_a_gap() {
 }
 
 #[tokio::test]
-async fn relaxed_numbers_jump_after_an_unclean_stop_and_say_by_how_much() {
+async fn with_the_page_cache_numbers_jump_after_an_unclean_stop_and_say_by_how_much() {
     let folder = tempfile::tempdir().unwrap();
     let namespace = open(folder.path(), Durability::PageCache);
     let hub = namespace.create_hub(homes()).unwrap();
@@ -215,7 +215,7 @@ async fn relaxed_numbers_jump_after_an_unclean_stop_and_say_by_how_much() {
 
 /// All that was not synced is lost, again and again; also when the hub was closed in good order before.
 #[tokio::test]
-async fn relaxed_numbers_are_not_used_twice_although_the_events_are_lost_in_a_power_failure() {
+async fn with_the_page_cache_numbers_are_not_used_twice_although_the_events_are_lost_in_a_power_failure() {
     let mut files = FaultyFiles::new(u64::MAX);
     let mut largest = None;
     for round in 0..8 {

@@ -7,15 +7,15 @@ use std::time::Duration;
 use ephor_core::event::NewEvent;
 use ephor_hub::{HubConfig, HubError, LocalNamespace, LockError, NamespaceConfig, verify_folder};
 
-use crate::kill_helpers::child_process::{Myself, orders, say, wait_for_the_end};
+use crate::kill_helpers::child_process::{ChildProcess, orders, say, wait_for_the_end};
 
 fn config() -> NamespaceConfig {
     NamespaceConfig { hubs: vec![HubConfig::new("homes", 1).unwrap()], ..NamespaceConfig::default() }
 }
 
 /// Another process that has stored an event and has the folder open.
-fn holder(folder: &Path) -> Myself {
-    let child = Myself::start("second_process::hold_the_folder_as_a_child", folder, "");
+fn holder(folder: &Path) -> ChildProcess {
+    let child = ChildProcess::start("second_process::hold_the_folder_as_a_child", folder, "");
     assert_eq!(child.words.recv_timeout(Duration::from_secs(60)).as_deref(), Ok("holding"));
     child
 }

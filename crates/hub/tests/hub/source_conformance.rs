@@ -123,6 +123,6 @@ macro_rules! conformance {
 // With nothing kept in memory every event is read from its file.
 conformance!(on_disk, Durability::Disk, DEFAULT_RECENT_BYTES);
 conformance!(from_files, Durability::Disk, 0);
-conformance!(relaxed, Durability::PageCache, DEFAULT_RECENT_BYTES);
+conformance!(page_cache, Durability::PageCache, DEFAULT_RECENT_BYTES);
 conformance!(in_memory, Durability::Memory, DEFAULT_RECENT_BYTES);
 conformance!(in_memory_from_files, Durability::Memory, 0);

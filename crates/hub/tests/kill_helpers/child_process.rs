@@ -13,14 +13,14 @@ const ORDERS: &str = "EPHOR_TEST_CHILD_ORDERS";
 const WORD: &str = "child: ";
 
 /// Another process. It is killed when the test lets go of it.
-pub(crate) struct Myself {
+pub(crate) struct ChildProcess {
     pub(crate) child: Child,
     /// Its output, line by line. Lines that it wrote before it died arrive in any case.
     pub(crate) words: Receiver<String>,
     pub(crate) input: Option<ChildStdin>,
 }
 
-impl Myself {
+impl ChildProcess {
     /// Runs one test of this binary alone, in a process of its own.
     pub(crate) fn start(test: &str, folder: &Path, orders: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -62,7 +62,7 @@ impl Myself {
     }
 }
 
-impl Drop for Myself {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // It may be gone already.
         let _ = self.child.kill();

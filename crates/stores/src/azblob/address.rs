@@ -1,9 +1,9 @@
 //! Parses the address of a container: `azblob://ACCOUNT/CONTAINER[/PREFIX]`, or a connection string.
 //!
 //! A connection string is that of the portal. Ephor adds fields, which other programs ignore: `Container`
-//! (`NAME[/PREFIX]`, by default `ephor`), `Neighbours`, `Case`, `ServiceVersion` and `AllowInsecure`, and
+//! (`NAME[/PREFIX]`, by default `ephor`), `SharedWith`, `Case`, `ServiceVersion` and `AllowInsecure`, and
 //! for the container of an old Event Processor Host `Layout`, `Namespace` and `Hub`. A URL has the same
-//! as parameters: `?endpoint=…&neighbours=sdk&case=as-given&version=2017-11-09&allow-insecure=true`,
+//! as parameters: `?endpoint=…&shared-with=other-sdks&case=as-given&version=2017-11-09&allow-insecure=true`,
 //! `?layout=eph&namespace=…&hub=…`.
 
 use std::fmt;
@@ -73,7 +73,7 @@ impl BlobAddress {
         }
     }
 
-    /// `ACCOUNT/CONTAINER[/PREFIX][?endpoint=…&neighbours=sdk&case=as-given&version=…&allow-insecure=true]`.
+    /// `ACCOUNT/CONTAINER[/PREFIX][?endpoint=…&shared-with=other-sdks&case=as-given&version=…&allow-insecure=true]`.
     fn of_url(rest: &str) -> Result<Self, InvalidSettings> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if place.contains(['@', '#']) || query.contains('#') {
@@ -89,7 +89,12 @@ impl BlobAddress {
             let value = percent_encoding::percent_decode_str(value).decode_utf8_lossy();
             match name.to_ascii_lowercase().as_str() {
                 "endpoint" => address.endpoint = endpoint(&value)?,
-                "neighbours" => address.shared_with = Some(shared_with(&value)?),
+                "shared-with" => address.shared_with = Some(shared_with(&value)?),
+                "neighbours" => {
+                    return refuse(
+                        "neighbours is called shared-with: write shared-with=ephor or shared-with=other-sdks",
+                    );
+                }
                 "case" => address.case = Some(case(&value)?),
                 "version" => address.service_version = Some(value.into_owned()),
                 "allow-insecure" => address.allow_insecure = yes_or_no(&value)?,
@@ -99,7 +104,7 @@ impl BlobAddress {
                 // It may be a misplaced signature: the message does not repeat it.
                 _ => {
                     return refuse(
-                        "the URL has an unknown parameter; the known ones are endpoint, neighbours, case, version, \
+                        "the URL has an unknown parameter; the known ones are endpoint, shared-with, case, version, \
                          allow-insecure, layout, namespace and hub (a shared access signature goes in AZURE_STORAGE_SAS_TOKEN)",
                     );
                 }
@@ -119,7 +124,12 @@ impl BlobAddress {
         };
         let mut address = Self::at(&account.name, Some(endpoint(&account.endpoint)?), place)?;
         address.credential = account.access.map(credential).transpose()?;
-        address.shared_with = get("Neighbours").map(shared_with).transpose()?;
+        if get("Neighbours").is_some() {
+            return refuse(
+                "Neighbours is called SharedWith: write SharedWith=ephor or SharedWith=other-sdks",
+            );
+        }
+        address.shared_with = get("SharedWith").map(shared_with).transpose()?;
         address.case = get("Case").map(case).transpose()?;
         address.service_version = get("ServiceVersion").map(str::to_owned);
         address.allow_insecure = get("AllowInsecure").map_or(Ok(false), yes_or_no)?;
@@ -246,7 +256,7 @@ mod tests {
         assert_eq!((address.container.as_str(), address.prefix.as_str()), ("leases", "blue/green"));
         assert_eq!(address.container_url().as_str(), "https://contoso.blob.core.windows.net/leases");
         let own = parse(
-            "AZBLOB://contoso/leases/?endpoint=http%3A%2F%2F127.0.0.1:1%2Fcontoso&neighbours=SDK&version=2017-11-09",
+            "AZBLOB://contoso/leases/?endpoint=http%3A%2F%2F127.0.0.1:1%2Fcontoso&shared-with=OTHER-SDKS&version=2017-11-09",
         );
         let own = own.unwrap();
         assert_eq!(own.container_url().as_str(), "http://127.0.0.1:1/contoso/leases");
@@ -265,7 +275,7 @@ mod tests {
         assert!(
             matches!(&address.credential, Some(BlobCredential::AccountKey(key)) if key.bytes() == b"canary")
         );
-        let address = parse(&format!("{text};Container=homes/blue;Neighbours=sdk")).unwrap();
+        let address = parse(&format!("{text};Container=homes/blue;SharedWith=other-sdks")).unwrap();
         assert_eq!(address.to_string(), "azblob://contoso/homes/blue");
         assert_eq!(address.shared_with, Some(SharedWith::OtherSdks));
         let dev = parse("UseDevelopmentStorage=true;Container=homes").unwrap();
@@ -305,7 +315,7 @@ mod tests {
         for (text, expected) in [
             ("azblob://contoso/leases", None),
             ("azblob://contoso/leases?case=as-given", Some(Case::AsGiven)),
-            ("azblob://contoso/leases?Case=SMALL", Some(Case::Lower)),
+            ("azblob://contoso/leases?Case=LOWER", Some(Case::Lower)),
             ("AccountName=contoso;Case=as-given", Some(Case::AsGiven)),
         ] {
             assert_eq!(parse(text).unwrap().case, expected, "{text}");
@@ -325,8 +335,11 @@ mod tests {
             ("azblob://contoso/leases?sig=canary", "AZURE_STORAGE_SAS_TOKEN"),
             ("azblob://contoso/leases?endpoint=canary", "plain URL"),
             ("azblob://contoso/leases?endpoint=https://x/?sig=canary", "plain URL"),
-            ("azblob://contoso/leases?neighbours=canary", "none"),
+            ("azblob://contoso/leases?shared-with=canary", "ephor"),
+            ("azblob://contoso/leases?neighbours=canary", "write shared-with="),
+            ("AccountName=contoso;Neighbours=canary", "write SharedWith="),
             ("azblob://contoso/leases?case=canary", "as-given"),
+            ("azblob://contoso/leases?case=small", "case must be lower"),
             ("azblob://contoso/leases?allow-insecure=canary", "true or false"),
             ("AccountName=contoso;AllowInsecure=canary", "true or false"),
             ("azblob://contoso/leases?layout=eph&hub=homes", "add namespace and hub"),

@@ -37,18 +37,20 @@ pub(super) fn yes_or_no(text: &str) -> Result<bool, InvalidSettings> {
 
 pub(super) fn shared_with(text: &str) -> Result<SharedWith, InvalidSettings> {
     match text.to_ascii_lowercase().as_str() {
-        "none" => Ok(SharedWith::EphorOnly),
-        "sdk" => Ok(SharedWith::OtherSdks),
-        _ => refuse("neighbours must be none (only hosts of Ephor) or sdk (also processors of other SDKs)"),
+        "ephor" => Ok(SharedWith::EphorOnly),
+        "other-sdks" => Ok(SharedWith::OtherSdks),
+        _ => refuse(
+            "shared-with must be ephor (only hosts of Ephor) or other-sdks (also processors of other SDKs)",
+        ),
     }
 }
 
 pub(super) fn case(text: &str) -> Result<Case, InvalidSettings> {
     match text.to_ascii_lowercase().as_str() {
-        "small" => Ok(Case::Lower),
+        "lower" => Ok(Case::Lower),
         "as-given" => Ok(Case::AsGiven),
         _ => refuse(
-            "case must be small (as .NET, JavaScript and Python write names) or as-given (Java, Go, Rust)",
+            "case must be lower (as .NET, JavaScript and Python write names) or as-given (Java, Go, Rust)",
         ),
     }
 }

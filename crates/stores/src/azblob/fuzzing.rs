@@ -64,7 +64,7 @@ fn lease(blob: &Blob) {
     let Ok(lease) = ownership::read(P, blob, Epoch::from_stored(5)) else { return };
     let seen = lease.seen_at(LATER);
     assert!(seen.age <= LATER.since(MODIFIED), "{seen:?}");
-    if lease.foreign.is_none() && blob.metadata.contains_key(ownership::OURS) {
+    if lease.other_sdk_owner.is_none() && blob.metadata.contains_key(ownership::OURS) {
         let again = stamped(ownership::write(&lease.record, lease.batch_renewed));
         assert_eq!(ownership::read(P, &again, Epoch::NONE).as_ref(), Ok(&lease));
     }

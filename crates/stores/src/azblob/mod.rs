@@ -20,7 +20,7 @@
 //!
 //! # Two ways of renewing
 //!
-//! | | in batches (`neighbours = none`, the default) | one by one (`neighbours = sdk`) |
+//! | | in batches (`shared-with = ephor`, the default) | one by one (`shared-with = other-sdks`) |
 //! |---|---|---|
 //! | for | groups that only Ephor's hosts own | groups that are shared with other SDKs' processors |
 //! | a renewal writes | the host's renewal batch: one request for up to 256 leases | the ownership blob: one request for each lease |

@@ -1,4 +1,4 @@
-//! The options of an Azure Blob store, and the errors of its configuration.
+//! The options of an Azure Blob store beyond its address and its credentials, and the errors of all three.
 
 use std::time::Duration;
 
@@ -18,16 +18,17 @@ pub const DEFAULT_MAX_CONCURRENT_REQUESTS: usize = 32;
 /// The limit of a renewal for callers that set none.
 pub(super) const RENEW_LIMIT: Duration = Duration::from_secs(4);
 
-/// The other owners of partitions of the same group. A URL writes `neighbours=none` or `neighbours=sdk`.
+/// The other owners of partitions of the same group. A URL writes `shared-with=ephor` or
+/// `shared-with=other-sdks`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SharedWith {
-    /// Only hosts of Ephor own partitions (`none` in a URL). Checkpoints are fenced, and all guarantees of a
+    /// Only hosts of Ephor own partitions (`ephor` in a URL). Checkpoints are fenced, and all guarantees of a
     /// store hold. A host renews all its leases with one write, which other SDKs do not read: to them the
     /// leases look expired.
     #[default]
     EphorOnly,
-    /// Processors of other SDKs own partitions, too (`sdk` in a URL). They overwrite checkpoints
+    /// Processors of other SDKs own partitions, too (`other-sdks` in a URL). They overwrite checkpoints
     /// unconditionally, so checkpoints are not fenced.
     OtherSdks,
 }

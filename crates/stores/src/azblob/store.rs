@@ -273,14 +273,14 @@ mod tests {
 
     #[test]
     fn only_with_other_sdks_nothing_is_fenced_and_no_epoch_keeps_anybody_out() {
-        for (neighbours, shared) in [("none", false), ("sdk", true)] {
+        for (shared_with, shared) in [("ephor", false), ("other-sdks", true)] {
             let place = "AccountName=contoso;AccountKey=c2VjcmV0;Container=leases";
-            let text = format!("{place};Neighbours={neighbours}");
+            let text = format!("{place};SharedWith={shared_with}");
             let can = BlobStore::new(&text, BlobOptions::default()).unwrap().capabilities();
             assert_eq!(
                 (can.shared_with_other_sdks, can.fences_checkpoints),
                 (shared, !shared),
-                "{neighbours}"
+                "{shared_with}"
             );
         }
     }

@@ -132,11 +132,15 @@ fn play(connection: &Connection) -> TransactionResult<()> {
     fine(transactions::claim(&records, &claim(seen)));
     let view = records.view()?;
     let token = view.lease(P).and_then(|lease| lease.token()).unwrap_or(token);
-    let transfer = TransferRequest { token: token.clone(), to: host().id, duration: LEASE, settled: true };
+    let transfer =
+        TransferRequest { token: token.clone(), to: host().id, duration: LEASE, checkpoint_saved: true };
     fine(transactions::transfer(&records, &transfer));
     let token = LeaseToken { epoch: token.epoch.max(Epoch::NONE), ..token };
-    let (cause, settled) = (ReleaseCause::Shutdown, true);
-    fine(transactions::release(&records, &ReleaseRequest { token, cause, successor: None, settled }));
+    let (cause, checkpoint_saved) = (ReleaseCause::Shutdown, true);
+    fine(transactions::release(
+        &records,
+        &ReleaseRequest { token, cause, successor: None, checkpoint_saved },
+    ));
     let (position, by) = (finished(), "ada".to_owned());
     fine(transactions::seek(&records, &SeekRequest { partition: P, position, log: None, by, force: false }));
     fine(records.retire(&host().id));

@@ -211,7 +211,7 @@ fn check_contents(
         }
         Contents::Ours(version) if version <= known => Ok(version),
         Contents::Ours(found) => Err(OpenError::Newer { path, found, known }),
-        Contents::Foreign => Err(OpenError::Foreign { path }),
+        Contents::OtherProgram => Err(OpenError::OtherProgram { path }),
     }
 }
 

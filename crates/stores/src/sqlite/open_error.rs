@@ -79,7 +79,7 @@ pub enum OpenError {
     },
     /// The database belongs to another program.
     #[error("{} is a database of another program: name another file", .path.display())]
-    Foreign {
+    OtherProgram {
         /// The file.
         path: PathBuf,
     },

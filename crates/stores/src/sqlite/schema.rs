@@ -112,7 +112,7 @@ pub(super) enum Contents {
     /// Ours, with the tables of this version.
     Ours(usize),
     /// A database of another program.
-    Foreign,
+    OtherProgram,
 }
 
 pub(super) fn contents(connection: &Connection) -> rusqlite::Result<Contents> {
@@ -122,7 +122,7 @@ pub(super) fn contents(connection: &Connection) -> rusqlite::Result<Contents> {
     Ok(match (application, usize::try_from(version)) {
         (APPLICATION_ID, Ok(version)) => Contents::Ours(version),
         (0, Ok(0)) if objects == 0 => Contents::Nothing,
-        _ => Contents::Foreign,
+        _ => Contents::OtherProgram,
     })
 }
 
@@ -171,7 +171,7 @@ mod tests {
         {
             let connection = database();
             connection.execute_batch(sql).unwrap();
-            assert_eq!(contents(&connection).unwrap(), Contents::Foreign, "{sql}");
+            assert_eq!(contents(&connection).unwrap(), Contents::OtherProgram, "{sql}");
         }
     }
 }

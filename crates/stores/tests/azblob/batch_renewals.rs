@@ -57,12 +57,12 @@ pub(crate) async fn batches(raw: &Raw) -> Vec<String> {
 fn a_revocation_is_no_sign_of_life_and_fails_no_other_claim() {
     wait(async {
         let place = place();
-        let (owner, thief) = (open(&place), open(&place));
+        let (owner, taker) = (open(&place), open(&place));
         let (p, q) = (claim(&owner, P, "a").await, claim(&owner, Q, "a").await);
         renewed(&owner, &[&p, &q]).await;
-        let before = aged(&thief, Q, Duration::from_secs(2)).await;
-        let stolen = claim(&thief, P, "b").await;
-        let after = lease(&thief, Q).await;
+        let before = aged(&taker, Q, Duration::from_secs(2)).await;
+        let stolen = claim(&taker, P, "b").await;
+        let after = lease(&taker, Q).await;
         assert!(after.age >= before.age, "{after:?} after {before:?}");
         assert_eq!((after.version, after.owner), (before.version.clone(), Some(host("a"))));
         let request = ClaimRequest {
@@ -73,7 +73,7 @@ fn a_revocation_is_no_sign_of_life_and_fails_no_other_claim() {
             above: ephor_core::epoch::Epoch::NONE,
             cause: ClaimCause::Unresponsive,
         };
-        let won = thief.claim(&group(), &request).await.unwrap();
+        let won = taker.claim(&group(), &request).await.unwrap();
         let Claim::Won { lease, .. } = won else { panic!("{won:?}") };
         // It may be at work for as long as its last renewal lasts, and no longer.
         assert!(
@@ -83,7 +83,7 @@ fn a_revocation_is_no_sign_of_life_and_fails_no_other_claim() {
         for token in [&p, &q] {
             assert_eq!(lost(&owner, token).await.unwrap().owner, Some(host("b")));
         }
-        renewed(&thief, &[&stolen]).await;
+        renewed(&taker, &[&stolen]).await;
     });
 }
 
@@ -106,13 +106,13 @@ fn what_is_left_out_of_a_renewal_grows_old() {
     });
 }
 
-/// A thief that dies behind its revocation: the owner stops, the lease keeps its age, and whoever comes next gets it.
+/// A taker that dies behind its revocation: the owner stops, the lease keeps its age, and whoever comes next gets it.
 #[test]
 fn a_lease_that_was_revoked_and_not_taken_can_be_claimed() {
     wait(async {
         let proxy = Proxy::start(shared().port).await;
         let place = place();
-        let (owner, thief) = (open(&place), open(&proxy.place(&place, shared().port)));
+        let (owner, taker) = (open(&place), open(&proxy.place(&place, shared().port)));
         for released in [true, false] {
             let token = claim(&owner, P, "a").await;
             renewed(&owner, &[&token]).await;
@@ -121,32 +121,32 @@ fn a_lease_that_was_revoked_and_not_taken_can_be_claimed() {
                 true => Fate::Lost,
                 false => Fate::Through,
             });
-            assert!(try_claim(&thief, P, "b", ClaimCause::Unresponsive).await.is_err());
+            assert!(try_claim(&taker, P, "b", ClaimCause::Unresponsive).await.is_err());
             proxy.rule(|_| Fate::Through);
-            let after = lease(&thief, P).await;
+            let after = lease(&taker, P).await;
             assert_eq!((&after.version, after.token()), (&before.version, Some(token.clone())));
             assert!(after.age >= before.age, "{after:?} after {before:?}");
             assert_eq!(lost(&owner, &token).await.unwrap().token(), Some(token.clone()));
             assert_eq!(lost(&owner, &token).await.unwrap().version, before.version);
             if released {
                 let cause = ReleaseCause::Unserved;
-                let request = ReleaseRequest { token, cause, successor: None, settled: true };
+                let request = ReleaseRequest { token, cause, successor: None, checkpoint_saved: true };
                 assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
             } else {
-                let next = claim(&thief, P, "b").await;
+                let next = claim(&taker, P, "b").await;
                 assert_eq!(lost(&owner, &token).await.unwrap().token(), Some(next));
             }
         }
     });
 }
 
-/// A thief whose request of this kind is held up, and what is done meanwhile.
+/// A taker whose request of this kind is held up, and what is done meanwhile.
 async fn held_up<T>(
     what: &'static str,
-    thief: (&Proxy, &BlobStore),
+    taker: (&Proxy, &BlobStore),
     meanwhile: impl Future<Output = T>,
 ) -> (Claim, T) {
-    let (proxy, thief) = thief;
+    let (proxy, taker) = taker;
     proxy.rule(move |asked| match asked.line.starts_with("PUT") && asked.line.contains(what) {
         true => Fate::Late(Duration::from_secs(3)),
         false => Fate::Through,
@@ -157,7 +157,7 @@ async fn held_up<T>(
         }
         meanwhile.await
     };
-    let (claimed, done) = tokio::join!(try_claim(thief, P, "thief", ClaimCause::Unresponsive), later);
+    let (claimed, done) = tokio::join!(try_claim(taker, P, "taker", ClaimCause::Unresponsive), later);
     (claimed.unwrap(), done)
 }
 
@@ -167,12 +167,12 @@ fn of_a_revocation_and_a_renewal_one_is_refused() {
     wait(async {
         let proxy = Proxy::start(shared().port).await;
         let place = place();
-        let (owner, thief) = (open(&place), open(&proxy.place(&place, shared().port)));
+        let (owner, taker) = (open(&place), open(&proxy.place(&place, shared().port)));
         let token = claim(&owner, P, "a").await;
         for _ in 0..2 {
             let tokens = std::slice::from_ref(&token);
             let renewal = async { owner.renew(&group(), LEASE, tokens).await.unwrap().remove(0) };
-            match held_up("/ephor/renewals/", (&proxy, &thief), renewal).await {
+            match held_up("/ephor/renewals/", (&proxy, &taker), renewal).await {
                 (Claim::Lost { holder }, Renewal::Renewed) => {
                     assert_eq!(holder.unwrap().token().as_ref(), Some(&token));
                 }
@@ -193,13 +193,13 @@ fn a_revocation_stays_until_the_lease_is_taken() {
         let proxy = Proxy::start(shared().port).await;
         let place = place();
         let (owner, other) = (open(&place), open(&place));
-        let thief = open(&proxy.place(&place, shared().port));
+        let taker = open(&proxy.place(&place, shared().port));
         owner.heartbeat(&group(), &record("a")).await.unwrap();
         let q = claim(&owner, Q, "a").await;
         let first = claim(&owner, P, "a").await;
         renewed(&owner, &[&q, &first]).await;
         let cause = ReleaseCause::Shutdown;
-        let request = ReleaseRequest { token: first, cause, successor: None, settled: true };
+        let request = ReleaseRequest { token: first, cause, successor: None, checkpoint_saved: true };
         assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
         let second = claim(&other, P, "b").await;
         assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), Handoff::Done);
@@ -210,17 +210,17 @@ fn a_revocation_stays_until_the_lease_is_taken() {
             lost(&owner, &given).await;
             lost(&owner, &given).await
         };
-        let (claimed, _) = held_up("/ephor/epoch/", (&proxy, &thief), meanwhile).await;
+        let (claimed, _) = held_up("/ephor/epoch/", (&proxy, &taker), meanwhile).await;
         let Claim::Won { token, .. } = claimed else { panic!("{claimed:?}") };
         assert_eq!(lost(&owner, &given).await.unwrap().token(), Some(token.clone()));
         renewed(&owner, &[&q]).await;
-        renewed(&thief, &[&token]).await;
+        renewed(&taker, &[&token]).await;
     });
 }
 
 /// Whoever looks sees a seek and a release in another's name, and the owner is told at once.
 #[test]
-fn a_seek_and_a_foreign_release_revoke_the_lease() {
+fn a_seek_and_a_release_in_another_name_revoke_the_lease() {
     wait(async {
         let place = place();
         let (owner, person) = (open(&place), open(&place));
@@ -235,7 +235,7 @@ fn a_seek_and_a_foreign_release_revoke_the_lease() {
             token: token.clone(),
             cause: ReleaseCause::Shutdown,
             successor: None,
-            settled: true,
+            checkpoint_saved: true,
         };
         assert_eq!(person.release(&group(), &request).await.unwrap(), Handoff::Done);
         assert_eq!(lost(&owner, &token).await.unwrap().owner, None);
@@ -311,10 +311,10 @@ fn a_claim_with_a_date_far_ahead_revokes_no_other_lease() {
     wait(async {
         let place = place();
         let proxy = Proxy::start(shared().port).await;
-        let (owner, thief) = (open(&place), open(&proxy.place(&place, shared().port)));
+        let (owner, taker) = (open(&place), open(&proxy.place(&place, shared().port)));
         let (p, q) = (claim(&owner, P, "a").await, claim(&owner, Q, "a").await);
         renewed(&owner, &[&p, &q]).await;
-        let seen = Some(lease(&thief, P).await.version);
+        let seen = Some(lease(&taker, P).await.version);
         proxy.rule(|asked| match asked.line.starts_with("HEAD") {
             true => {
                 Fate::Rewritten("\r\ndate: ", "\r\ndate: Fri, 01 Jan 2100 00:00:00 GMT\r\nx-was: ".into())
@@ -329,7 +329,7 @@ fn a_claim_with_a_date_far_ahead_revokes_no_other_lease() {
             above: ephor_core::epoch::Epoch::NONE,
             cause: ClaimCause::Expired,
         };
-        let won = thief.claim(&group(), &request).await.unwrap();
+        let won = taker.claim(&group(), &request).await.unwrap();
         assert!(matches!(won, Claim::Won { .. }), "{won:?}");
         renewed(&owner, &[&q]).await;
         lost(&owner, &p).await;
@@ -343,13 +343,13 @@ fn all_leases_of_a_host_that_was_silent_for_a_lease_are_revoked_together() {
     wait(async {
         let place = place();
         let proxy = Proxy::start(shared().port).await;
-        let (owner, thief) = (open(&place), open(&proxy.place(&place, shared().port)));
+        let (owner, taker) = (open(&place), open(&proxy.place(&place, shared().port)));
         let (p, q) = (claim(&owner, P, "a").await, claim(&owner, Q, "a").await);
         owner.renew(&group(), SHORT, &[p.clone(), q.clone()]).await.unwrap();
-        aged(&thief, Q, SHORT + Duration::from_secs(2)).await;
+        aged(&taker, Q, SHORT + Duration::from_secs(2)).await;
         proxy.rule(|_| Fate::Through);
-        claim(&thief, P, "b").await;
-        claim(&thief, Q, "b").await;
+        claim(&taker, P, "b").await;
+        claim(&taker, Q, "b").await;
         let revocations = proxy.asked();
         let revocations =
             revocations.iter().filter(|line| line.starts_with("PUT") && line.contains("/renewals/"));

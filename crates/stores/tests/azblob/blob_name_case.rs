@@ -20,8 +20,8 @@ const LATENCY: Duration = Duration::from_millis(80);
 
 /// A fleet's leases without checkpoints, as a host sees them that has just started.
 async fn fleet() -> (BlobStore, Proxy, Raw) {
-    let place = format!("{};Neighbours=sdk", place());
-    let raw = Raw::new(shared().port, place.trim_end_matches(";Neighbours=sdk"));
+    let place = format!("{};SharedWith=other-sdks", place());
+    let raw = Raw::new(shared().port, place.trim_end_matches(";SharedWith=other-sdks"));
     leases(&open(&place), &raw, PARTITIONS).await;
     let proxy = Proxy::start(shared().port).await;
     let store = open(&proxy.place(&place, shared().port));
@@ -65,7 +65,7 @@ fn a_view_takes_over_several_checkpoints_at_a_time() {
 #[test]
 fn a_lease_is_not_shown_while_the_checkpoint_under_a_name_of_another_case_cannot_be_read() {
     wait(async {
-        for options in ["", ";Neighbours=sdk"] {
+        for options in ["", ";SharedWith=other-sdks"] {
             let place = place();
             let (store, raw) = (open(&format!("{place}{options}")), Raw::new(shared().port, &place));
             raw.make().await;

@@ -1,5 +1,5 @@
 //! Tests that pin the content of a container after a fixed script: blob names, metadata and bodies, with
-//! batched renewal (`neighbours = none`) and shared with other SDKs (`neighbours = sdk`).
+//! batched renewal (`shared-with = ephor`) and shared with other SDKs (`shared-with = other-sdks`).
 
 #[path = "../shared/golden.rs"]
 mod script;
@@ -58,5 +58,5 @@ fn what_is_stored_with_batched_renewal_is_as_it_was() {
 
 #[test]
 fn what_is_stored_beside_other_sdks_is_as_it_was() {
-    as_it_was(";Neighbours=sdk", "azblob-sdk.txt");
+    as_it_was(";SharedWith=other-sdks", "azblob-sdk.txt");
 }

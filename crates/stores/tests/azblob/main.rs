@@ -16,6 +16,7 @@ mod fenced_owners;
 mod fixture;
 mod fleet;
 mod golden;
+mod interleaved_calls;
 mod interrupted_calls;
 mod keda;
 mod legacy;

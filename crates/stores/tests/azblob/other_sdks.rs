@@ -55,7 +55,7 @@ fn other_sdks_read_who_owns_a_partition_and_how_far_it_is() {
                         token,
                         cause: ephor_core::lease::ReleaseCause::Shutdown,
                         successor: None,
-                        settled: true,
+                        checkpoint_saved: true,
                     },
                 )
                 .await
@@ -145,7 +145,7 @@ const KEPT: &str = "ns.example.net/Homes/$Default";
 #[test]
 fn a_checkpoint_under_a_name_of_another_case_is_found() {
     wait(async {
-        for (options, base) in [("", KEPT), (";Neighbours=sdk", KEPT), (";Case=as-given", BASE)] {
+        for (options, base) in [("", KEPT), (";SharedWith=other-sdks", KEPT), (";Case=as-given", BASE)] {
             let place = place();
             let (store, raw) = (open(&format!("{place}{options}")), Raw::new(shared().port, &place));
             raw.make().await;
@@ -175,7 +175,7 @@ fn a_lease_is_not_shown_without_the_checkpoint_that_lies_under_a_name_of_another
         raw.make().await;
         let name = format!("{KEPT}/checkpoint/3");
         raw.put(&name, &[("sequencenumber", "41"), ("offset", "1312")], "").await;
-        let store = open(&proxy.place(&format!("{place};Neighbours=sdk"), shared().port));
+        let store = open(&proxy.place(&format!("{place};SharedWith=other-sdks"), shared().port));
         let is_theirs = |asked: &Asked| asked.line.contains("/Homes/") && asked.line.contains("/checkpoint/");
         proxy.rule(move |asked| if is_theirs(asked) { Fate::Busy(1) } else { Fate::Through });
         let claimed = try_claim(&store, P, "a", ClaimCause::Unowned).await;
@@ -198,7 +198,7 @@ fn where_nothing_lies_under_a_name_of_another_case_is_looked_up_once_for_each_ow
     wait(async {
         let place = place();
         let proxy = Proxy::start(shared().port).await;
-        let store = open(&proxy.place(&format!("{place};Neighbours=sdk"), shared().port));
+        let store = open(&proxy.place(&format!("{place};SharedWith=other-sdks"), shared().port));
         claim(&store, P, "a").await;
         proxy.rule(|_| Fate::Through);
         for _ in 0..3 {
@@ -227,7 +227,7 @@ fn names_keep_their_case_if_the_place_says_so() {
 #[test]
 fn tools_see_a_checkpoint_under_a_name_of_another_case_until_there_is_one_of_ours() {
     wait(async {
-        for (options, base) in [("", KEPT), (";Neighbours=sdk", KEPT), (";Case=as-given", BASE)] {
+        for (options, base) in [("", KEPT), (";SharedWith=other-sdks", KEPT), (";Case=as-given", BASE)] {
             let place = place();
             let raw = Raw::new(shared().port, &place);
             raw.make().await;
@@ -275,7 +275,7 @@ fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
             let first = claim(&store, P, "a").await;
             let second = claim(&store, P, "b").await;
             raw.set(&name, &[("ownerid", UUID)]).await;
-            // An owner without neighbours notices with its next look at everything.
+            // An owner that shares with nobody notices with its next look at everything.
             store.view(&group()).await.unwrap();
             let tokens = std::slice::from_ref(&second);
             let renewal = store.renew(&group(), LEASE, tokens).await.unwrap().remove(0);
@@ -302,13 +302,13 @@ fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
 }
 
 #[test]
-fn a_foreign_owner_is_not_sought_away_by_accident() {
+fn an_owner_of_another_sdk_is_not_sought_away_by_accident() {
     wait(async {
         let (store, raw) = both(open_shared);
         claim(&store, P, "a").await;
         raw.set(&format!("{BASE}/ownership/3"), &[("ownerid", UUID)]).await;
         let refused = store.seek(&group(), &seek(5)).await.unwrap();
-        assert_eq!(refused, Seek::ForeignOwner { owner: UUID.into() });
+        assert_eq!(refused, Seek::OtherSdkOwner { owner: UUID.into() });
         assert_eq!(stored(&store, P).await, None);
         let forced = SeekRequest { force: true, ..seek(5) };
         assert!(matches!(store.seek(&group(), &forced).await.unwrap(), Seek::Done { .. }));

@@ -162,7 +162,7 @@ impl Actor {
             token: token.clone(),
             cause: ReleaseCause::Shutdown,
             successor: None,
-            settled: true,
+            checkpoint_saved: true,
         };
         let sent = self.oracle.now();
         if let Ok(Handoff::Done) = self.store.release(&group(), &request).await {
@@ -209,7 +209,7 @@ async fn behind_a_bad_network(place: &str, shared_with: SharedWith, seed: u64) -
     (proxy, store)
 }
 
-/// One round with three hosts, each with neighbours as it is told.
+/// One round with three hosts, each sharing with other SDKs as it is told.
 async fn round(shared_with: [SharedWith; 3], seed: u64) {
     let fenced = shared_with == [SharedWith::EphorOnly; 3];
     let (oracle, place) = (Arc::new(Oracle::new(fenced)), place());

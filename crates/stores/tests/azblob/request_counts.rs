@@ -112,7 +112,8 @@ fn a_save_is_one_request_and_a_change_of_owner_a_few() {
         proxy.rule(|_| Fate::Through);
         let token = claim_seen(&store, P, "a", seen).await;
         counted("a claim of what is taken away", 10);
-        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled: true };
+        let request =
+            ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
         assert_eq!(store.release(&group(), &request).await.unwrap(), Handoff::Done);
         counted("a release", 4);
         let seen = version(&other, P).await;

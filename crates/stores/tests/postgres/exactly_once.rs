@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use ephor_stores::postgres::sqlx::Row;
 
+use crate::child_process::{ChildProcess, orders, say};
 use crate::fixture::{database, sql, wait};
-use crate::myself::{Myself, orders, say};
 use crate::server::shared;
 
 #[path = "../../examples/exactly_once.rs"]
@@ -38,7 +38,7 @@ fn whatever_is_killed_every_event_counts_exactly_once() {
     println!("seed {seed}");
     let mut lives = 0;
     loop {
-        let mut child = Myself::start("exactly_once::the_program", folder.path(), &orders);
+        let mut child = ChildProcess::start("exactly_once::the_program", folder.path(), &orders);
         let mut steps = (lives < kills).then(|| random.u64(1..=MAX_STEPS));
         let mut done = None;
         while steps != Some(0) && done.is_none() {

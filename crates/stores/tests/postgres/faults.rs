@@ -64,7 +64,8 @@ fn every_call_ends_in_time_when_no_answer_comes() {
         weather.swallows.store(true, Ordering::SeqCst);
         let began = Instant::now();
         let tokens = [token.clone()];
-        let request = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled: true };
+        let request =
+            TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, checkpoint_saved: true };
         assert!(store.view(&group()).await.is_err());
         assert!(store.groups().await.is_err());
         assert!(store.heartbeat(&group(), &record("a")).await.is_err());
@@ -90,7 +91,7 @@ fn a_listener_that_was_cut_off_wakes_again() {
             weather.cut();
             // After it has reconnected, everybody is woken once, for what may have been missed.
             store.changed(&group(), &host("b")).await;
-            let request = TransferRequest { token, to: host("b"), duration: LEASE, settled: true };
+            let request = TransferRequest { token, to: host("b"), duration: LEASE, checkpoint_saved: true };
             assert_eq!(direct.transfer(&group(), &request).await.unwrap(), Handoff::Done);
             store.changed(&group(), &host("b")).await;
             token = claim(&direct, P, "a").await;

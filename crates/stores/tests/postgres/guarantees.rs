@@ -119,7 +119,7 @@ pub(crate) fn at_most_each(lines: &[OwnershipChange], most: usize) {
     }
 }
 
-/// Those by which somebody was taken for dead, or robbed.
+/// Those by which somebody was taken for dead, or its lease was stolen.
 pub(crate) fn takeovers(lines: &[OwnershipChange]) -> Vec<&OwnershipChange> {
     let forced = |line: &&OwnershipChange| {
         matches!(line.reason, ChangeReason::Claimed(ClaimCause::Expired | ClaimCause::Unresponsive))

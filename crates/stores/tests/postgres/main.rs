@@ -3,6 +3,9 @@
 #![allow(clippy::print_stdout, reason = "a long run prints its figures")]
 #![allow(clippy::disallowed_methods, reason = "the server's time is real")]
 
+#[path = "../../../hub/tests/kill_helpers/child_process.rs"]
+#[expect(dead_code, reason = "another test has more to do with it")]
+mod child_process;
 mod clock;
 mod conformance;
 mod errors;
@@ -15,9 +18,6 @@ mod golden;
 mod guarantees;
 #[cfg(feature = "sqlite")]
 mod idle_calls;
-#[path = "../../../hub/tests/kill_helpers/child_process.rs"]
-#[expect(dead_code, reason = "another test has more to do with it")]
-mod myself;
 mod outages;
 mod proxy;
 mod reserved_connections;

@@ -103,7 +103,7 @@ fn while_saves_use_up_all_connections_hosts_look_claim_and_give_away() {
         let done = at_once(store.transfer(&group, &transfer(&busy.tokens[2], "b"))).await;
         assert_eq!(done, Handoff::Done);
         let (token, cause) = (busy.tokens[3].clone(), ReleaseCause::Shutdown);
-        let release = ReleaseRequest { token, cause, successor: None, settled: true };
+        let release = ReleaseRequest { token, cause, successor: None, checkpoint_saved: true };
         assert_eq!(at_once(store.release(&group, &release)).await, Handoff::Done);
         let claimed = at_once(try_claim(store, FREE, "b", ClaimCause::Unowned)).await;
         assert!(matches!(claimed, Claim::Won { .. }), "{claimed:?}");

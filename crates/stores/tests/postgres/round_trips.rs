@@ -44,8 +44,12 @@ fn a_call_is_one_or_two_simple_queries_whatever_the_number_of_partitions() {
             costs.push(("heartbeat that asks", weather.take_kinds(), 2));
             save(&store, &tokens[0], u64::from(count)).await.unwrap();
             costs.push(("save", weather.take_kinds(), 2));
-            let request =
-                TransferRequest { token: tokens[0].clone(), to: host("b"), duration: LEASE, settled: true };
+            let request = TransferRequest {
+                token: tokens[0].clone(),
+                to: host("b"),
+                duration: LEASE,
+                checkpoint_saved: true,
+            };
             store.transfer(&group(), &request).await.unwrap();
             costs.push(("transfer", weather.take_kinds(), 2));
             let taken =

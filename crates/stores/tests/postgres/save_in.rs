@@ -108,8 +108,8 @@ fn a_takeover_waits_for_the_commit_and_renewals_do_not() {
         let token = claim(&store, P, "a").await;
         let mut transaction = connection.begin().await.unwrap();
         work(&store, &mut transaction, &token, (1, 3)).await.unwrap();
-        let thief = store.clone();
-        let takeover = tokio::spawn(async move { try_claim(&thief, P, "b", ClaimCause::Expired).await });
+        let taker = store.clone();
+        let takeover = tokio::spawn(async move { try_claim(&taker, P, "b", ClaimCause::Expired).await });
         let waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
                        AND datname = current_database()";
         while sql(&url, waiting).await.is_empty() {

@@ -64,7 +64,7 @@ fn tables_of_a_later_release_are_refused_and_left_alone() {
             let StoreError::Refused { message, .. } = &error else { panic!("{error}") };
             assert!(message.contains("version 7") && message.contains("up to 1"), "{message}");
         }
-        // Once that is settled, it goes on.
+        // Once that is decided, it goes on.
         sql(&url, "UPDATE ephor.schema_version SET version = 1").await;
         assert!(store.groups().await.unwrap().is_empty());
     });
@@ -107,10 +107,11 @@ fn values_of_unknown_columns_are_kept() {
             [Renewal::Renewed]
         );
         assert!(matches!(save(&store, &token, 2).await.unwrap(), Save::Saved(_)));
-        let request = TransferRequest { token, to: host("b"), duration: LEASE, settled: true };
+        let request = TransferRequest { token, to: host("b"), duration: LEASE, checkpoint_saved: true };
         assert_eq!(store.transfer(&group(), &request).await.unwrap(), Handoff::Done);
         let token = store.view(&group()).await.unwrap().lease(P).unwrap().token().unwrap();
-        let request = ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, settled: true };
+        let request =
+            ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
         assert_eq!(store.release(&group(), &request).await.unwrap(), Handoff::Done);
         claim(&store, P, "c").await;
         for table in tables {
@@ -256,9 +257,10 @@ fn is_refused<T>(call: &str, outcome: Result<T, StoreError>) {
 }
 
 fn requests(token: &LeaseToken) -> (TransferRequest, ReleaseRequest, ClaimRequest, SeekRequest) {
-    let transfer = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled: true };
+    let transfer =
+        TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, checkpoint_saved: true };
     let cause = ReleaseCause::Shutdown;
-    let release = ReleaseRequest { token: token.clone(), cause, successor: None, settled: true };
+    let release = ReleaseRequest { token: token.clone(), cause, successor: None, checkpoint_saved: true };
     let claim = ClaimRequest {
         partition: PartitionId(9),
         host: host("a"),

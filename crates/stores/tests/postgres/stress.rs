@@ -108,12 +108,12 @@ async fn live(
     match random.u8(..3) {
         0 => {
             let to = host(&format!("{name}-heir"));
-            let request = TransferRequest { token, to, duration: LEASE, settled: true };
+            let request = TransferRequest { token, to, duration: LEASE, checkpoint_saved: true };
             store.transfer(&group(), &request).await.map(|_: Handoff| ())
         }
         1 => {
             let cause = ReleaseCause::Shutdown;
-            let request = ReleaseRequest { token, cause, successor: None, settled: true };
+            let request = ReleaseRequest { token, cause, successor: None, checkpoint_saved: true };
             store.release(&group(), &request).await.map(|_| ())
         }
         _ => Ok(()),

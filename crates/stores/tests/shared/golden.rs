@@ -115,14 +115,16 @@ impl Script<'_> {
 
     async fn release(&self, token: &LeaseToken, cause: ReleaseCause, successor: Option<&str>) {
         (self.pass)();
-        let settled = cause != ReleaseCause::ProcessorFailed;
-        let request = ReleaseRequest { token: token.clone(), cause, successor: successor.map(host), settled };
+        let checkpoint_saved = cause != ReleaseCause::ProcessorFailed;
+        let request =
+            ReleaseRequest { token: token.clone(), cause, successor: successor.map(host), checkpoint_saved };
         assert_eq!(self.store.release(self.group, &request).await.unwrap(), Handoff::Done);
     }
 
-    async fn transfer(&self, token: &LeaseToken, to: &str, settled: bool) {
+    async fn transfer(&self, token: &LeaseToken, to: &str, checkpoint_saved: bool) {
         (self.pass)();
-        let request = TransferRequest { token: token.clone(), to: host(to), duration: LEASE, settled };
+        let request =
+            TransferRequest { token: token.clone(), to: host(to), duration: LEASE, checkpoint_saved };
         assert_eq!(self.store.transfer(self.group, &request).await.unwrap(), Handoff::Done);
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn record(name: &str) -> HostRecord {
 }
 
 pub(crate) fn transfer(token: &LeaseToken, to: &str) -> TransferRequest {
-    TransferRequest { token: token.clone(), to: host(to), duration: LEASE, settled: true }
+    TransferRequest { token: token.clone(), to: host(to), duration: LEASE, checkpoint_saved: true }
 }
 
 pub(crate) async fn try_claim_above(

@@ -132,7 +132,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
 /// In a child that would go on for ever: ends it when the parent is gone.
 pub(crate) fn end_with_the_parent() {
     std::thread::spawn(|| {
-        crate::myself::wait_for_the_end();
+        crate::child_process::wait_for_the_end();
         std::process::exit(0);
     });
 }

@@ -20,8 +20,8 @@ use ephor_core::lease::{
 use ephor_core::store::{Claim, Handoff, Renewal, Save, SaveRequest, Store, StoreError, View};
 use ephor_stores::sqlite::SqliteStore;
 
+use crate::child_process::{ChildProcess, orders, say};
 use crate::fixture::{Folder, LEASE, PATIENCE, end_with_the_parent, finished, group, host, wait};
-use crate::myself::{Myself, orders, say};
 
 const CHILDREN: usize = 3;
 const PARTITIONS: u32 = 3;
@@ -112,7 +112,7 @@ impl Child {
 
     fn hand_over(&mut self, token: LeaseToken) -> Result<(), StoreError> {
         let to = host(&format!("child-{}", self.random.usize(..CHILDREN)));
-        let request = TransferRequest { token: token.clone(), to, duration: LEASE, settled: true };
+        let request = TransferRequest { token: token.clone(), to, duration: LEASE, checkpoint_saved: true };
         if wait(self.store.transfer(&group(), &request))? == Handoff::Done {
             say(&format!("gave {} {}", token.partition, token.epoch));
             self.old.push(token);
@@ -122,7 +122,7 @@ impl Child {
 
     fn release(&mut self, token: LeaseToken) -> Result<(), StoreError> {
         let cause = ReleaseCause::Shutdown;
-        let request = ReleaseRequest { token: token.clone(), cause, successor: None, settled: true };
+        let request = ReleaseRequest { token: token.clone(), cause, successor: None, checkpoint_saved: true };
         wait(self.store.release(&group(), &request))?;
         self.old.push(token);
         Ok(())
@@ -224,7 +224,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
     let mut start = |index| {
         let orders = format!("{} {}", random.u64(..), name(index));
         (
-            Myself::start("kills::work_as_a_child", folder.path(), &orders),
+            ChildProcess::start("kills::work_as_a_child", folder.path(), &orders),
             random.u64(..150),
             random.u8(..5) == 0,
         )
@@ -273,7 +273,7 @@ fn create_as_a_child() {
     say("begin");
     let _store = SqliteStore::open(folder.join("ephor.db")).unwrap();
     say("created");
-    crate::myself::wait_for_the_end();
+    crate::child_process::wait_for_the_end();
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn what_a_kill_leaves_of_a_file_that_was_being_created_opens() {
     let mut created = 0;
     for _ in 0..20 {
         let folder = Folder::new();
-        let mut child = Myself::start("kills::create_as_a_child", folder.path(), "");
+        let mut child = ChildProcess::start("kills::create_as_a_child", folder.path(), "");
         assert_eq!(crate::fixture::next(&child.words), "begin");
         std::thread::sleep(Duration::from_micros(random.u64(..30_000)));
         child.kill();
@@ -299,7 +299,7 @@ fn many_processes_may_create_the_file_at_once() {
     for _ in 0..5 {
         let folder = Folder::new();
         let children: Vec<_> =
-            (0..4).map(|_| Myself::start("kills::create_as_a_child", folder.path(), "")).collect();
+            (0..4).map(|_| ChildProcess::start("kills::create_as_a_child", folder.path(), "")).collect();
         let store = folder.open();
         for child in &children {
             assert_eq!(crate::fixture::next(&child.words), "begin");

@@ -10,8 +10,8 @@ use ephor_core::store::{Store, StoreError};
 use ephor_stores::sqlite::{OpenError, SqliteOptions, SqliteStore};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::child_process::{ChildProcess, orders, say, wait_for_the_end};
 use crate::fixture::{Folder, P, claim, group, next, save, stored, wait};
-use crate::myself::{Myself, orders, say, wait_for_the_end};
 
 fn impatient() -> SqliteOptions {
     SqliteOptions { busy_wait: Duration::from_millis(100), ..SqliteOptions::default() }
@@ -50,7 +50,7 @@ fn whoever_holds_the_write_lock_is_named_and_whether_it_is_stopped() {
     let folder = Folder::new();
     let store = SqliteStore::open_with(folder.database(), impatient()).unwrap();
     let token = claim(&store, P, "a");
-    let mut child = Myself::start("locks::hold_the_lock_as_a_child", folder.path(), "");
+    let mut child = ChildProcess::start("locks::hold_the_lock_as_a_child", folder.path(), "");
     assert_eq!(next(&child.words), "locked");
     let process = child.child.id();
     let memory = folder.database().with_extension("db-shm");

@@ -3,6 +3,8 @@
 #![allow(clippy::print_stdout, reason = "a long run prints its figures")]
 
 mod call_encoding;
+#[path = "../../../hub/tests/kill_helpers/child_process.rs"]
+mod child_process;
 mod clock;
 mod conformance;
 #[path = "../../../hub/tests/common/copies.rs"]
@@ -14,8 +16,6 @@ mod golden;
 mod kills;
 mod later_releases;
 mod locks;
-#[path = "../../../hub/tests/kill_helpers/child_process.rs"]
-mod myself;
 mod old_rows;
 mod opening;
 mod power_failures;

@@ -65,7 +65,7 @@ fn a_file_that_is_no_database_and_one_of_another_program() {
     fs::remove_file(folder.database()).unwrap();
     folder.sql().execute_batch("CREATE TABLE notes (text)").unwrap();
     let error = refused(folder.database(), &folder.database(), "of another program");
-    assert!(matches!(error, OpenError::Foreign { .. }));
+    assert!(matches!(error, OpenError::OtherProgram { .. }));
     let tables: i64 =
         folder.sql().query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
     assert_eq!(tables, 1, "nothing was added to it");

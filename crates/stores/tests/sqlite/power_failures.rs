@@ -15,9 +15,9 @@ use ephor_core::store::{Store, StoreError};
 use ephor_core::time::Timestamp;
 use ephor_stores::sqlite::{Machine, OpenError, SqliteOptions, SqliteStore};
 
+use crate::child_process::ChildProcess;
 use crate::fixture::{Folder, HandMachine, P, claim, group, next, save, stored, wait};
 use crate::locks::stop;
-use crate::myself::Myself;
 
 /// The kernel's pages, which are what is dirty or clean.
 const PAGE: usize = 4096;
@@ -226,7 +226,7 @@ fn a_host_starts_beside_one_that_is_paused_after_a_failed_sync() {
     let folder = Folder::new();
     let disk = Disk::of(&folder);
     let (broken, token) = fail_a_save(&folder, &disk);
-    let child = Myself::start("kills::create_as_a_child", folder.path(), "");
+    let child = ChildProcess::start("kills::create_as_a_child", folder.path(), "");
     assert_eq!(next(&child.words), "begin");
     assert_eq!(next(&child.words), "created");
     stop(child.child.id());

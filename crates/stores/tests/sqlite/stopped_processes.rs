@@ -9,9 +9,9 @@ use ephor_core::ids::PartitionId;
 use ephor_core::store::{Save, StoreError};
 use ephor_stores::sqlite::{SqliteOptions, SqliteStore};
 
+use crate::child_process::{ChildProcess, orders, say};
 use crate::fixture::{Folder, P, claim, end_with_the_parent, next, save};
 use crate::locks::{go_on, stop};
-use crate::myself::{Myself, orders, say};
 
 const BUSY_WAIT: Duration = Duration::from_millis(200);
 
@@ -45,7 +45,7 @@ fn whoever_is_stopped_does_not_stop_the_others() {
     let options = SqliteOptions { busy_wait: BUSY_WAIT, ..SqliteOptions::default() };
     let store = SqliteStore::open_with(folder.database(), options).unwrap();
     let token = claim(&store, P, "parent");
-    let child = Myself::start("stopped_processes::write_as_a_child", folder.path(), "");
+    let child = ChildProcess::start("stopped_processes::write_as_a_child", folder.path(), "");
     assert_eq!(next(&child.words), "writing");
     let process = child.child.id();
     let (mut held, mut longest, mut sequence) = (0, Duration::ZERO, 0);

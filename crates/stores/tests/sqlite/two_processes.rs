@@ -28,7 +28,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::call_encoding::*;
-use crate::myself::{Myself, orders, say};
+use crate::child_process::{ChildProcess, orders, say};
 
 type Answered = Result<Value, ErrorT>;
 type Waiting = Arc<Mutex<BTreeMap<u64, oneshot::Sender<Answered>>>>;
@@ -40,13 +40,13 @@ pub(crate) struct TwoProcesses {
     waiting: Waiting,
     calls: AtomicU64,
     /// The other process, which ends with this.
-    _child: Mutex<Myself>,
+    _child: Mutex<ChildProcess>,
 }
 
 impl TwoProcesses {
     pub(crate) fn start(folder: &Path) -> Self {
         let here = SqliteStore::open(folder.join("ephor.db")).unwrap();
-        let mut child = Myself::start("two_processes::serve_as_a_child", folder, "");
+        let mut child = ChildProcess::start("two_processes::serve_as_a_child", folder, "");
         let waiting = Waiting::default();
         let (answers, waits) =
             (std::mem::replace(&mut child.words, std::sync::mpsc::channel().1), waiting.clone());
@@ -172,13 +172,14 @@ impl Store for TwoProcesses {
     }
 
     fn transfer<'a>(&'a self, group: &'a GroupId, it: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
-        let call = || Call::Transfer(token_out(&it.token), it.to.to_string(), ms(it.duration), it.settled);
+        let call =
+            || Call::Transfer(token_out(&it.token), it.to.to_string(), ms(it.duration), it.checkpoint_saved);
         self.call(group, call, done, |here| here.transfer(group, it))
     }
 
     fn release<'a>(&'a self, group: &'a GroupId, it: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
         let cause = index(&RELEASES, &it.cause);
-        let call = || Call::Release(token_out(&it.token), cause, text(&it.successor), it.settled);
+        let call = || Call::Release(token_out(&it.token), cause, text(&it.successor), it.checkpoint_saved);
         self.call(group, call, done, |here| here.release(group, it))
     }
 
@@ -273,14 +274,14 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
             };
             value(renewals.into_iter().map(renewal).collect::<Vec<_>>())
         }
-        Call::Transfer(token, to, duration, settled) => {
+        Call::Transfer(token, to, duration, checkpoint_saved) => {
             let (token, duration) = (token_in(&token), Duration::from_millis(duration));
-            let request = TransferRequest { token, to: to.parse().unwrap(), duration, settled };
+            let request = TransferRequest { token, to: to.parse().unwrap(), duration, checkpoint_saved };
             value(store.transfer(group, &request).await? == Handoff::Done)
         }
-        Call::Release(token, cause, successor, settled) => {
+        Call::Release(token, cause, successor, checkpoint_saved) => {
             let (token, cause, successor) = (token_in(&token), RELEASES[cause], maybe_id(&successor));
-            let request = ReleaseRequest { token, cause, successor, settled };
+            let request = ReleaseRequest { token, cause, successor, checkpoint_saved };
             value(store.release(group, &request).await? == Handoff::Done)
         }
         Call::Save(token, position, named, rewind) => {
@@ -295,7 +296,7 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
             let (partition, position, log) = (partition_of(partition), position_in(&position), log(&named));
             match store.seek(group, &SeekRequest { partition, position, log, by, force }).await? {
                 Seek::Done { epoch } => value(epoch.get()),
-                Seek::ForeignOwner { owner } => panic!("{owner} is no foreign owner"),
+                Seek::OtherSdkOwner { owner } => panic!("{owner} is not an owner of another SDK"),
             }
         }
         Call::History(partition, max) => {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ephor_core::store::Store;
 
+use crate::child_process::{ChildProcess, orders, say, wait_for_the_end};
 use crate::fixture::{Folder, P, beat, claim, group, hand_over, host, next, poll, wait};
-use crate::myself::{Myself, orders, say, wait_for_the_end};
 
 /// The cost of waiting, measured for this long.
 const IDLE: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ fn who_is_woken_by_another_process_hears_of_it_soon() {
         if round % 2 == 0 {
             assert!(poll(waiting.as_mut()).is_none());
         }
-        let mut child = Myself::start("wakes::hand_over_as_a_child", folder.path(), "");
+        let mut child = ChildProcess::start("wakes::hand_over_as_a_child", folder.path(), "");
         let said = next(&child.words);
         let since = Instant::now();
         assert_eq!(said, "handed over");
@@ -48,7 +48,7 @@ fn hand_over_as_a_child() {
 #[test]
 fn waiting_costs_next_to_nothing() {
     let folder = Folder::new();
-    let mut child = Myself::start("wakes::wait_as_a_child", folder.path(), "");
+    let mut child = ChildProcess::start("wakes::wait_as_a_child", folder.path(), "");
     let spent: u64 = next(&child.words).parse().unwrap();
     println!("{IDLE:?} of waiting cost {spent} us of CPU time");
     assert!(spent < 200_000, "{spent} us");

@@ -273,7 +273,7 @@ fn what_is_given_out_is_not_copied() {
 }
 
 #[test]
-fn sections_with_foreign_contents_are_refused() {
+fn sections_with_contents_of_another_kind_are_refused() {
     for (section, what) in [
         (b"\x00\x53\x74\xc1\x03\x02\x41\x41".as_slice(), "a property whose name is not text"),
         (b"\x00\x53\x72\xc1\x03\x02\x41\x41", "an annotation whose name is not a symbol"),

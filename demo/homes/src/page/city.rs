@@ -71,7 +71,7 @@ fn sparkline(rates: &[f64]) -> String {
 
 fn audit(shown: &mut Shown, audit: &Audit) {
     let in_flight = audit.sent.saturating_sub(audit.processed);
-    let settled = in_flight == 0 && audit.homes_behind == 0;
+    let nothing_missing = in_flight == 0 && audit.homes_behind == 0;
     let (verdict, sentence) = match (audit.sent, audit.invented) {
         (_, 1..) => {
             let readings = counted(audit.invented, "reading", "readings");
@@ -87,7 +87,7 @@ fn audit(shown: &mut Shown, audit: &Audit) {
                 ),
             )
         }
-        _ if settled => ("right", "Every reading sent is in the results, home by home.".to_owned()),
+        _ if nothing_missing => ("right", "Every reading sent is in the results, home by home.".to_owned()),
         _ if in_flight == 0 => {
             let homes = counted(audit.homes_behind.into(), "home is", "homes are");
             (
@@ -105,7 +105,8 @@ fn audit(shown: &mut Shown, audit: &Audit) {
     shown.say("audit-replayed", count(audit.replayed));
     shown.say("audit-flight", count(in_flight));
     let behind = counted(audit.homes_behind.into(), "home", "homes");
-    shown.say("audit-behind", if settled { String::new() } else { format!("in flight for {behind}") });
+    shown
+        .say("audit-behind", if nothing_missing { String::new() } else { format!("in flight for {behind}") });
     let overdue = match audit.overdue {
         0 => "none".to_owned(),
         late => format!("{} overdue", count(late)),

@@ -1,6 +1,6 @@
 //! Checks the `Host` and `Origin` headers of requests, so that only pages of this server can send them.
 //!
-//! A foreign web page in the same browser can send requests to loopback, and can give its own name the address
+//! Another web page in the same browser can send requests to loopback, and can give its own name the address
 //! 127.0.0.1. The first shows in `Origin`, the second in `Host`.
 
 use axum::extract::{Request, State};
@@ -48,11 +48,11 @@ fn refusal(request: &Request, port: u16) -> Option<(StatusCode, String)> {
         );
         return Some((StatusCode::MISDIRECTED_REQUEST, why));
     }
-    let foreign = headers.contains_key(header::ORIGIN)
+    let cross_origin = headers.contains_key(header::ORIGIN)
         && !only(headers, &header::ORIGIN)
             .and_then(|origin| origin.strip_prefix("http://"))
             .is_some_and(|host| is_ours(host, port));
-    foreign.then(|| (StatusCode::FORBIDDEN, "Requests from other web pages are refused.\n".to_owned()))
+    cross_origin.then(|| (StatusCode::FORBIDDEN, "Requests from other web pages are refused.\n".to_owned()))
 }
 
 /// The value of a header that is there once and is text.
@@ -85,7 +85,7 @@ mod tests {
         for ours in ["127.0.0.1:8233", "localhost:8233", "LOCALHOST:8233", "[::1]:8233"] {
             assert!(is_ours(ours, 8233), "{ours}");
         }
-        let foreign = [
+        let other_names = [
             "127.0.0.1",
             "localhost",
             "[::1]",
@@ -101,8 +101,8 @@ mod tests {
             "localhost:8233:8233",
             "null",
         ];
-        for foreign in foreign {
-            assert!(!is_ours(foreign, 8233), "{foreign}");
+        for name in other_names {
+            assert!(!is_ours(name, 8233), "{name}");
         }
         assert!(is_ours("localhost", 80) && is_ours("[::1]", 80) && is_ours("[::1]:80", 80));
     }

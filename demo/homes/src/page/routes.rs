@@ -123,7 +123,7 @@ async fn live_home(Shared(state): Shared<State>, Path(number): Path<String>) -> 
     streams::stream(&state, move || home_shown(&looking, number).map(|(_, shown)| shown))
 }
 
-/// `POST /api/act`. A form of a foreign page cannot send this kind of content.
+/// `POST /api/act`. A form of another web page cannot send this kind of content.
 async fn act(
     Shared(state): Shared<State>,
     headers: HeaderMap,

@@ -66,7 +66,7 @@ pub struct ResultWriter<C: Consolidation> {
     /// The events that were folded since the last update.
     waiting: Vec<Folded>,
     /// An update that was taken, and of which it is not known whether it is in the log.
-    unsettled: Option<Unsettled>,
+    pending: Option<PendingUpdate>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ struct Folded {
 }
 
 #[derive(Debug)]
-struct Unsettled {
+struct PendingUpdate {
     number: u64,
     token: u64,
     bytes: Bytes,
@@ -101,7 +101,7 @@ impl<C: Consolidation> ResultWriter<C> {
             snapshot: 0,
             given: None,
             waiting: Vec::new(),
-            unsettled: None,
+            pending: None,
         };
         writer.take_over(loaded)?;
         Ok(writer)
@@ -145,7 +145,7 @@ impl<C: Consolidation> ResultWriter<C> {
 
     /// Whether there is something that was folded and not flushed.
     pub fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty() || self.unsettled.is_some()
+        !self.waiting.is_empty() || self.pending.is_some()
     }
 
     /// Writes what changed. After `Ok` everything that was folded is in the log.
@@ -153,7 +153,7 @@ impl<C: Consolidation> ResultWriter<C> {
         let mut number = None;
         let mut overtaken = 0;
         loop {
-            if self.unsettled.is_none() && !self.take_update()? {
+            if self.pending.is_none() && !self.take_update()? {
                 break;
             }
             if self.settle().await? {
@@ -181,7 +181,7 @@ impl<C: Consolidation> ResultWriter<C> {
             let (owner, epoch, mine) = (loaded.owner, loaded.epoch, self.epoch);
             return Err(ResultWriterError::Fenced { log: self.log.name().to_owned(), owner, epoch, mine });
         }
-        let taken = self.unsettled.take().map(|unsettled| unsettled.events);
+        let taken = self.pending.take().map(|pending| pending.events);
         let waiting = std::mem::take(&mut self.waiting);
         (self.state, self.number, self.snapshot) = (loaded.state, loaded.number, loaded.snapshot);
         for event in taken.unwrap_or_default().into_iter().chain(waiting) {
@@ -212,13 +212,13 @@ impl<C: Consolidation> ResultWriter<C> {
             update,
         };
         let bytes = self.log.write_update(&entry)?;
-        self.unsettled = Some(Unsettled { number: entry.number, token: entry.token, bytes, events });
+        self.pending = Some(PendingUpdate { number: entry.number, token: entry.token, bytes, events });
         Ok(true)
     }
 
     /// Puts the update that was taken into the log; false if its place is somebody else's.
     async fn settle(&mut self) -> Result<bool, ResultWriterError> {
-        let Some(Unsettled { number, token, ref bytes, .. }) = self.unsettled else { return Ok(true) };
+        let Some(PendingUpdate { number, token, ref bytes, .. }) = self.pending else { return Ok(true) };
         let created = self.log.create_update(number, bytes.clone()).await?;
         // Nobody deletes what is above the floor: there our object is the first of its number.
         let deleted_before = number <= self.log.floor().await?;
@@ -238,7 +238,7 @@ impl<C: Consolidation> ResultWriter<C> {
             }
         };
         if ours {
-            (self.number, self.unsettled) = (number, None);
+            (self.number, self.pending) = (number, None);
         }
         Ok(ours)
     }

@@ -131,7 +131,7 @@ impl Host {
             let cause = if expired { ClaimCause::Expired } else { ClaimCause::Unowned };
             steps.claims.push(self.claim_request(view, partition, cause));
         }
-        self.busy = !plan.settled() || !self.asks.is_empty() || !self.answers.is_empty();
+        self.busy = !plan.is_done() || !self.asks.is_empty() || !self.answers.is_empty();
         steps
     }
 
@@ -155,7 +155,8 @@ impl Host {
                     self.draining.insert(partition);
                     let token = LeaseToken { partition, owner: self.id.clone(), epoch: want.epoch };
                     let duration = entry.record.lease_duration;
-                    let handover = TransferRequest { token, to: asker.clone(), duration, settled: true };
+                    let handover =
+                        TransferRequest { token, to: asker.clone(), duration, checkpoint_saved: true };
                     steps.handovers.push(handover);
                     Reply::DrainingUntil(view.at + DEFAULT_HANDOVER_TIMEOUT)
                 } else {

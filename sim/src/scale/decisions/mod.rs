@@ -19,7 +19,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ephor::defaults::{DEFAULT_FAST_SCAN, DEFAULT_FOREIGN_EXPIRY, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN};
+use ephor::defaults::{
+    DEFAULT_FAST_SCAN, DEFAULT_OTHER_SDK_LEASE_DURATION, DEFAULT_RENEW_INTERVAL, DEFAULT_SLOW_SCAN,
+};
 use ephor_core::balance::{self, Fleet, Plan};
 use ephor_core::expiry::{Liveness, LivenessTracker, Tolerance};
 use ephor_core::ids::{HostId, Incarnation, PartitionId};
@@ -154,8 +156,9 @@ impl DecidingFleet {
         let number = self.hosts.len();
         let name = format!("host-{number:04}").parse().expect("a valid name");
         let id = HostId { name, incarnation: Incarnation(self.random.u64(..)) };
-        let tracker =
-            self.watched.then(|| LivenessTracker::new(Tolerance::default(), DEFAULT_FOREIGN_EXPIRY));
+        let tracker = self
+            .watched
+            .then(|| LivenessTracker::new(Tolerance::default(), DEFAULT_OTHER_SDK_LEASE_DURATION));
         self.hosts.push(Host::new(id, self.random.fork(), tracker));
         self.push_heartbeat(at, number);
         self.push(at + DEFAULT_RENEW_INTERVAL, number, Event::Renew);
@@ -174,7 +177,7 @@ impl DecidingFleet {
         running.map(|(number, _)| self.shared.held().get(number).copied().unwrap_or(0)).collect()
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_balanced(&self) -> bool {
         let served: usize =
             self.hosts.iter().filter(|host| !host.crashed).map(|host| host.serves.len()).sum();
         is_even(&self.held(), self.size.partitions)
@@ -204,7 +207,7 @@ impl DecidingFleet {
         // The number of scans at the time of the last change so far.
         let mut scans = 0;
         let mut last = self.last;
-        while !self.is_settled() {
+        while !self.is_balanced() {
             assert!(self.now.since(start) < MAX_WAIT, "{}: {change}: no rest", self.size);
             let until = self.now + Duration::from_secs(1);
             while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until) {

@@ -21,7 +21,7 @@ fn requests_that_stand_are_kept() {
 fn requests_that_no_longer_fit_are_not_granted() {
     let mut even = fleet((0..2).map(member).collect(), &[Some(0), Some(0), Some(1), Some(1)]);
     even.wants = vec![(PartitionId(0), 1), (PartitionId(2), 1), (PartitionId(9), 1)];
-    assert!(plan(&even).settled());
+    assert!(plan(&even).is_done());
     // Two want the same partition, and one wants more than its share.
     let mut start = fleet((0..3).map(member).collect(), &[Some(0); 6]);
     start.wants = (0..6).map(|p| (PartitionId(p), 1)).chain([(PartitionId(0), 2)]).collect();

@@ -76,7 +76,7 @@ fn reports_and_events_are_written_with_their_field_names() {
         StopReport { drained: vec![PartitionId(1)], lost: vec![PartitionId(2)], ..Default::default() };
     assert_eq!(
         to_value(report).unwrap(),
-        json!({"drained": [1], "given_up": [], "unsettled": [], "lost": [2], "abandoned": []})
+        json!({"drained": [1], "given_up": [], "unsaved": [], "lost": [2], "abandoned": []})
     );
     let event = OwnershipEvent {
         at: TIME,

@@ -88,7 +88,7 @@ impl MemoryHub {
 
     /// Ignores the epochs of receivers, as a source that does not fence readers: any number of them
     /// read side by side, and none is disconnected by another. For a hub that is not in use yet.
-    pub fn without_epochs(mut self) -> Self {
+    pub fn without_fencing(mut self) -> Self {
         self.capabilities = SourceCapabilities::PLAIN_LOG;
         self
     }

@@ -91,7 +91,7 @@ fn claim(store: &MemoryStore, name: &str) -> LeaseToken {
 
 fn release(store: &MemoryStore, token: &LeaseToken, successor: Option<HostId>) {
     let cause = ReleaseCause::Shutdown;
-    let request = ReleaseRequest { token: token.clone(), cause, successor, settled: true };
+    let request = ReleaseRequest { token: token.clone(), cause, successor, checkpoint_saved: true };
     assert_eq!(done(store.release(&group(), &request)), Handoff::Done);
 }
 
@@ -262,10 +262,12 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
         events.lock().unwrap().push(event.clone());
     }));
     let news = || std::mem::take(&mut *told.lock().unwrap());
-    let changed = |reason: ChangeReason, settled| {
+    let changed = |reason: ChangeReason, checkpoint_saved| {
         let news = news();
-        let [StoreEvent::Changed { change, settled: told_settled }] = &news[..] else { panic!("{news:?}") };
-        assert_eq!((&change.reason, *told_settled), (&reason, settled));
+        let [StoreEvent::Changed { change, checkpoint_saved: told_saved }] = &news[..] else {
+            panic!("{news:?}")
+        };
+        assert_eq!((&change.reason, *told_saved), (&reason, checkpoint_saved));
     };
     let token = claim(&store, "a");
     changed(ChangeReason::Claimed(ClaimCause::Expired), false);
@@ -278,8 +280,9 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
     };
     assert_eq!(news(), [StoreEvent::Saved { token: token.clone(), checkpoint }]);
     done(store.save(&group(), &SaveRequest::new(&token, &finished(4), None)));
-    let transfer = |token: &LeaseToken, settled| {
-        let request = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled };
+    let transfer = |token: &LeaseToken, checkpoint_saved| {
+        let request =
+            TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, checkpoint_saved };
         done(store.transfer(&group(), &request))
     };
     assert_eq!(transfer(&stranger, true), Handoff::NotOurs);
@@ -332,7 +335,7 @@ fn a_wall_clock_that_jumps_by_years_takes_no_lease_away_and_makes_nobody_wait() 
     for jump in [YEARS, -YEARS] {
         let clock = Arc::new(ManualClock(AtomicI64::new(2 * YEARS)));
         let store = MemoryStore::new(clock.clone());
-        claim(&store, "robbed");
+        claim(&store, "previous");
         let token = claim(&store, "a");
         clock.0.fetch_add(jump, Ordering::SeqCst);
         assert!(done(store.view(&group())).lease(P).unwrap().takeover_delay <= LEASE);

@@ -27,7 +27,7 @@ fn the_defaults_are_written_and_read_back() {
         "process_timeout": null,
         "checkpoint": {"every_events": null, "every": null, "on_close": true, "spacing": "100ms"},
         "failure": {"retry": {"first": "500ms", "max": "30s"}},
-        "source_patience": "30s", "start_timeout": null,
+        "hub_unavailable_timeout": "30s", "start_timeout": null,
     });
     let options = EventProcessorOptions::default();
     assert_eq!(to_value(&options).unwrap(), expected);
@@ -36,7 +36,7 @@ fn the_defaults_are_written_and_read_back() {
     }
     let expected = json!({
         "lease_duration": "30s", "renew_interval": "10s", "slow_scan": "5s", "fast_scan": "1s",
-        "handover_timeout": "30s", "fence_margin": "3s", "store_timeout": "5s", "foreign_expiry": "2m",
+        "handover_timeout": "30s", "fence_margin": "3s", "store_timeout": "5s", "other_sdk_lease_duration": "2m",
         "max_partitions": null,
     });
     let options = PartitionManagerOptions::default();
@@ -60,7 +60,7 @@ fn every_field_is_read_and_written() {
         process_timeout: Some(seconds(3_600)),
         checkpoint: CheckpointPolicy::every(seconds(5)).or_events(1_000),
         failure: FailurePolicy::SkipAfter { attempts: 3, backoff },
-        source_patience: Duration::from_millis(1_500),
+        hub_unavailable_timeout: Duration::from_millis(1_500),
         start_timeout: Some(seconds(20)),
         on_error: None,
     };
@@ -71,7 +71,7 @@ fn every_field_is_read_and_written() {
         "on_invalid_position": "stop", "process_timeout": "1h",
         "checkpoint": {"every_events": 1_000, "every": "5s", "on_close": true, "spacing": "100ms"},
         "failure": {"skip_after": {"attempts": 3, "backoff": {"first": "1s", "max": "1m"}}},
-        "source_patience": "1s 500ms", "start_timeout": "20s",
+        "hub_unavailable_timeout": "1s 500ms", "start_timeout": "20s",
     });
     assert_eq!(to_value(&options).unwrap(), written);
     assert_eq!(format!("{:?}", read(written).unwrap()), format!("{options:?}"));
@@ -84,12 +84,12 @@ fn every_field_is_read_and_written() {
         handover_timeout: seconds(45),
         fence_margin: seconds(4),
         store_timeout: seconds(6),
-        foreign_expiry: seconds(300),
+        other_sdk_lease_duration: seconds(300),
         max_partitions: Some(12),
     };
     let written = json!({
         "lease_duration": "1m 30s", "renew_interval": "20s", "slow_scan": "8s", "fast_scan": "2s",
-        "handover_timeout": "45s", "fence_margin": "4s", "store_timeout": "6s", "foreign_expiry": "5m",
+        "handover_timeout": "45s", "fence_margin": "4s", "store_timeout": "6s", "other_sdk_lease_duration": "5m",
         "max_partitions": 12,
     });
     assert_eq!(to_value(&options).unwrap(), written);

@@ -112,8 +112,7 @@ fn every_mistake_in_our_file_is_told_in_its_own_words() {
         (
             r#"{"durability": "fast"}"#,
             "durability: \"fast\" is not a durability; write \"disk\" (acknowledged from disk), \
-             \"page-cache\" or \"relaxed\" (a power failure may lose the newest events), or \"memory\" \
-             (keeps nothing)",
+             \"page-cache\" (a power failure may lose the newest events), or \"memory\" (keeps nothing)",
         ),
         (
             r#"{"segment_bytes": 1.5}"#,

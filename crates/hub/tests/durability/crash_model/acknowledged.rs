@@ -24,9 +24,9 @@ pub enum Certainty {
 
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// Whether what was acknowledged has to survive a power failure: not in the relaxed mode.
+    /// Whether what was acknowledged has to survive a power failure: not with durability `page-cache`.
     pub strict: bool,
-    /// Whether a sync has failed: then a later one says little of what was acknowledged in the relaxed mode.
+    /// Whether a sync has failed: then a later one says little of what was acknowledged with durability `page-cache`.
     pub sync_failed: bool,
     pub hubs: BTreeMap<String, HubModel>,
     hubs_made: u32,
@@ -203,7 +203,7 @@ impl HubModel {
             self.partition_found(partition as u32, events, &mut present, strict)?;
         }
         self.nothing_is_missing(&present, hub.log_bytes, slack)?;
-        // What the relaxed mode has lost stays lost; only its numbers are remembered.
+        // What was lost with durability `page-cache` stays lost; only its numbers are remembered.
         for (number, batch) in self.batches.iter_mut().enumerate() {
             if !present.contains(&(number as u32)) {
                 batch.receipt = None;

@@ -73,7 +73,7 @@ impl<'a> ProcessRun<'a> {
                         namespace,
                         committers,
                     };
-                    run.rest()?;
+                    run.wait_until_idle()?;
                     run.let_readers_look()?;
                     return Ok(Some(run));
                 }
@@ -97,7 +97,7 @@ impl<'a> ProcessRun<'a> {
     }
 
     /// Waits until the committers have nothing to do.
-    fn rest(&self) -> Checked {
+    fn wait_until_idle(&self) -> Checked {
         match self.committer_clock.wait_for_rest(self.committers) {
             true => Ok(()),
             false => Err("a committer does not become idle".to_owned()),
@@ -145,7 +145,7 @@ impl<'a> ProcessRun<'a> {
             if let Some(violation) = self.model().violations.pop() {
                 return Err(format!("{violation} (after {operation:?})"));
             }
-            self.rest()?;
+            self.wait_until_idle()?;
             if self.is_down() {
                 return Ok(None);
             }
@@ -294,7 +294,7 @@ impl<'a> ProcessRun<'a> {
                 Err(error) => return Err(format!("sending: {error}")),
             }
         }
-        self.rest()
+        self.wait_until_idle()
     }
 
     /// Closes in good order and opens again; none if that was not survived.

@@ -86,7 +86,7 @@ impl Variant {
 pub fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for seed in 0..3 {
-        for (durability, word) in [(Durability::Disk, "disk"), (Durability::PageCache, "relaxed")] {
+        for (durability, word) in [(Durability::Disk, "disk"), (Durability::PageCache, "page-cache")] {
             let mut add = |name: &str, mix, recent_bytes, kept| {
                 let name = format!("{word}-{name}");
                 variants.push(Variant::new(&name, seed, durability, mix, recent_bytes, kept));

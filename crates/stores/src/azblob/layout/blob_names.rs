@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use crate::azblob::renewal::batch::batch_number;
 
-/// The case of a group's names in the names of blobs. A URL writes `case=small` or `case=as-given`.
+/// The case of a group's names in the names of blobs. A URL writes `case=lower` or `case=as-given`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Case {

@@ -165,9 +165,9 @@ impl Session {
         for _ in 0..MAX_ATTEMPTS {
             let state = self.read_state_with_batch(group, &names, request.partition).await?;
             if let (Some(owner), false) =
-                (state.lease.as_ref().and_then(|l| l.foreign.clone()), request.force)
+                (state.lease.as_ref().and_then(|l| l.other_sdk_owner.clone()), request.force)
             {
-                return Ok(Seek::ForeignOwner { owner });
+                return Ok(Seek::OtherSdkOwner { owner });
             }
             let epoch = seek_change(state.record(), state.highest(), request, state.now)?.lease.epoch;
             if !self.take_epoch(&names, request.partition, &state, epoch).await? {

@@ -180,7 +180,7 @@ impl Session {
         let written = Ownership {
             record: LeaseRecord { revision: 0, ..record.clone() },
             etag: stamp.etag,
-            foreign: None,
+            other_sdk_owner: None,
             batch_renewed,
             beat: None,
         };

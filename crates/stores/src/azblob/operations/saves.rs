@@ -61,8 +61,9 @@ impl Session {
             return Ok(record);
         }
         let lease = self.ownership_now(group, names, partition).await?;
-        let ours = lease
-            .is_some_and(|(lease, _)| lease.foreign.is_none() && lease.record.epoch == request.token.epoch);
+        let ours = lease.is_some_and(|(lease, _)| {
+            lease.other_sdk_owner.is_none() && lease.record.epoch == request.token.epoch
+        });
         let fence = if ours { request.token.epoch } else { record.fence };
         Ok(CheckpointRecord { fence, ..record })
     }

@@ -68,7 +68,7 @@ pub(in crate::azblob) fn fence(blob: &Blob) -> Option<Epoch> {
 
 pub(in crate::azblob) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadable> {
     let Some(fields) = fields(blob).transpose()? else {
-        return Ok(CheckpointRecord { fence: Epoch::NONE, checkpoint: foreign(blob) });
+        return Ok(CheckpointRecord { fence: Epoch::NONE, checkpoint: of_other_sdk(blob) });
     };
     let fence = Epoch::from_stored(fields.seal);
     let position = fields.position.as_ref().map(|text| read_position(text.get())).transpose()?;
@@ -79,7 +79,7 @@ pub(in crate::azblob) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadabl
     // Another program changed the values that all SDKs use and kept ours: its values count.
     let changed = shown[0] != sequence || (shown[1] != offset && !oldest);
     let checkpoint = match position {
-        _ if changed => foreign(blob),
+        _ if changed => of_other_sdk(blob),
         None => None,
         Some(position) => Some(Checkpoint {
             position,
@@ -93,7 +93,7 @@ pub(in crate::azblob) fn read(blob: &Blob) -> Result<CheckpointRecord, Unreadabl
 
 /// The position that another SDK wrote. Some write the sequence number, some the offset, and an empty
 /// text for none.
-fn foreign(blob: &Blob) -> Option<Checkpoint> {
+fn of_other_sdk(blob: &Blob) -> Option<Checkpoint> {
     let text = |name| blob.metadata.get(name).map(|text| text.trim()).filter(|text| !text.is_empty());
     let offset = text(OFFSET).filter(|text| !text.eq_ignore_ascii_case(NO_OFFSET));
     let position = match (number::<u64>(&blob.metadata, SEQUENCE), offset) {

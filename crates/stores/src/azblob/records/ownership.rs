@@ -50,7 +50,7 @@ pub(in crate::azblob) struct Ownership {
     pub(in crate::azblob) record: LeaseRecord,
     pub(in crate::azblob) etag: String,
     /// The id of its owner, if another SDK wrote it.
-    pub(in crate::azblob) foreign: Option<String>,
+    pub(in crate::azblob) other_sdk_owner: Option<String>,
     /// Whether its owner renews it in a batch. Stored as `on_roll`.
     pub(in crate::azblob) batch_renewed: bool,
     /// The beat of its last renewal in the batch.
@@ -130,7 +130,7 @@ pub(in crate::azblob) fn read(
     let Some(ours) = blob.metadata.get(OURS) else {
         let record = LeaseRecord {
             partition,
-            owner: (!owner.is_empty()).then(|| foreign_host(owner)),
+            owner: (!owner.is_empty()).then(|| other_sdk_host(owner)),
             epoch: taken,
             duration: None,
             acquired_at: modified,
@@ -140,8 +140,8 @@ pub(in crate::azblob) fn read(
             previous_owner_until: Timestamp(0),
             successor: None,
         };
-        let foreign = (!owner.is_empty()).then(|| owner.to_owned());
-        return Ok(Ownership { record, etag, foreign, batch_renewed: false, beat: None });
+        let other_sdk_owner = (!owner.is_empty()).then(|| owner.to_owned());
+        return Ok(Ownership { record, etag, other_sdk_owner, batch_renewed: false, beat: None });
     };
     let fields: Fields = serde_json::from_str(&unescape(ours)).map_err(|error| error.to_string())?;
     let record = LeaseRecord {
@@ -156,7 +156,7 @@ pub(in crate::azblob) fn read(
         previous_owner_until: Timestamp(fields.previous_until.unwrap_or_default()),
         successor: host(fields.heir)?,
     };
-    Ok(Ownership { record, etag, foreign: None, batch_renewed: fields.batch_renewed, beat: None })
+    Ok(Ownership { record, etag, other_sdk_owner: None, batch_renewed: fields.batch_renewed, beat: None })
 }
 
 fn host(text: Option<String>) -> Result<Option<HostId>, Unreadable> {
@@ -164,7 +164,7 @@ fn host(text: Option<String>) -> Result<Option<HostId>, Unreadable> {
 }
 
 /// Another SDK's owner as a host: its id as the name, and incarnation 0.
-fn foreign_host(owner: &str) -> HostId {
+fn other_sdk_host(owner: &str) -> HostId {
     let fits = |c: &char| !c.is_control() && !c.is_whitespace();
     let name: String = owner.chars().filter(fits).take(200).collect();
     let unnamed = || "unnamed".parse::<HostName>();
@@ -212,7 +212,7 @@ mod tests {
         };
         for (record, batch_renewed) in [(full(), true), (bare, false)] {
             let read = read(P, &blob(write(&record, batch_renewed)), Epoch::NONE).unwrap();
-            assert_eq!((read.record, read.foreign, read.etag.as_str()), (record, None, "0x1"));
+            assert_eq!((read.record, read.other_sdk_owner, read.etag.as_str()), (record, None, "0x1"));
             assert_eq!(read.batch_renewed, batch_renewed);
         }
     }
@@ -255,13 +255,13 @@ mod tests {
         let id = "7f6e5d4c-uuid";
         let read_one = |metadata| read(P, &blob(metadata), taken).unwrap();
         let owned = read_one(pairs([(OWNER, id.into())]));
-        assert_eq!(owned.foreign.as_deref(), Some(id));
+        assert_eq!(owned.other_sdk_owner.as_deref(), Some(id));
         assert_eq!(owned.record.owner.as_ref().map(|owner| owner.name.as_str()), Some(id));
         assert_eq!((owned.record.epoch, owned.record.duration), (taken, None));
         // Given back, and never written: nobody owns it.
         for metadata in [pairs([(OWNER, String::new())]), Metadata::new()] {
             let free = read_one(metadata);
-            assert_eq!((free.record.owner, free.foreign), (None, None));
+            assert_eq!((free.record.owner, free.other_sdk_owner), (None, None));
         }
         let odd = read_one(pairs([(OWNER, " \t".into())]));
         assert!(odd.record.owner.is_some());

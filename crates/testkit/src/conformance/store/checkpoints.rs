@@ -156,7 +156,7 @@ pub async fn a_late_save_of_an_earlier_owner_is_fenced(fixture: &dyn StoreFixtur
     assert_fenced(&scene, &first, "after a transfer").await;
     scene.saved(&second, finished(50)).await;
     let third = scene.steal(P, "c").await;
-    assert_fenced(&scene, &second, "after a theft").await;
+    assert_fenced(&scene, &second, "after a steal").await;
     let fourth = scene.claim_as(P, "d", ClaimCause::Expired).await;
     assert_fenced(&scene, &third, "after a claim of an expired lease").await;
     scene.seek(P, finished(50)).await;
@@ -236,7 +236,7 @@ pub async fn a_claim_reads_the_checkpoint_after_the_fence(fixture: &dyn StoreFix
     }
     for partition in (0..ROUNDS).map(PartitionId) {
         let token = scene.claim(partition, "a").await;
-        let theft = scene.request(partition, "b", ClaimCause::Unresponsive).await;
+        let steal = scene.request(partition, "b", ClaimCause::Unresponsive).await;
         let mut calls: Vec<BoxFuture<'static, Option<Claim>>> = Vec::new();
         for sequence in 1..=SAVES {
             let (scene, token) = (scene.clone(), token.clone());
@@ -247,7 +247,7 @@ pub async fn a_claim_reads_the_checkpoint_after_the_fence(fixture: &dyn StoreFix
         }
         let claimant = scene.clone();
         let among = usize::try_from(partition.0).unwrap() % calls.len();
-        calls.insert(among, Box::pin(async move { Some(claimant.try_claim(&theft).await) }));
+        calls.insert(among, Box::pin(async move { Some(claimant.try_claim(&steal).await) }));
         let outcome = at_once(calls).await.into_iter().flatten().next();
         let Some(Claim::Won { checkpoint, .. }) = outcome else {
             panic!("saves do not change the lease: {outcome:?}");

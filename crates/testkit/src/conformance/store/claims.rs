@@ -116,7 +116,8 @@ pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn 
     };
     assert_eq!((token.epoch.get(), scene.lease(P).await.epoch.get()), (MAX_EPOCH, MAX_EPOCH));
     refused(claim_above(0).await.expect_err("it was the last"));
-    let transfer = TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, settled: true };
+    let transfer =
+        TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, checkpoint_saved: true };
     refused(scene.store.transfer(&scene.group, &transfer).await.expect_err("a transfer takes an epoch"));
     let seek = SeekRequest { partition: P, position: finished(1), log: None, by: "ada".into(), force: false };
     refused(scene.store.seek(&scene.group, &seek).await.expect_err("a seek takes an epoch"));
@@ -169,15 +170,16 @@ pub async fn of_many_takeovers_at_once_exactly_one_wins(fixture: &dyn StoreFixtu
     assert!(token.epoch > before.epoch);
 }
 
-pub async fn of_a_theft_and_a_transfer_at_once_exactly_one_succeeds(fixture: &dyn StoreFixture) {
+pub async fn of_a_steal_and_a_transfer_at_once_exactly_one_succeeds(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     for partition in (0..ROUNDS).map(PartitionId) {
         let token = scene.claim(partition, "a").await;
-        let theft = scene.request(partition, "thief", ClaimCause::Unresponsive).await;
-        let transfer = TransferRequest { token, to: host("successor"), duration: LEASE, settled: true };
+        let steal = scene.request(partition, "taker", ClaimCause::Unresponsive).await;
+        let transfer =
+            TransferRequest { token, to: host("successor"), duration: LEASE, checkpoint_saved: true };
         let (one, other) = (scene.clone(), scene.clone());
         let mut calls: Vec<BoxFuture<'static, bool>> = vec![
-            Box::pin(async move { matches!(one.try_claim(&theft).await, Claim::Won { .. }) }),
+            Box::pin(async move { matches!(one.try_claim(&steal).await, Claim::Won { .. }) }),
             Box::pin(
                 async move { other.store.transfer(&other.group, &transfer).await.unwrap() == Handoff::Done },
             ),
@@ -191,9 +193,9 @@ pub async fn of_a_theft_and_a_transfer_at_once_exactly_one_succeeds(fixture: &dy
             outcome.reverse();
         }
         let winner = match outcome[..] {
-            [true, false] => "thief",
+            [true, false] => "taker",
             [false, true] => "successor",
-            _ => panic!("theft and transfer: {outcome:?}"),
+            _ => panic!("steal and transfer: {outcome:?}"),
         };
         assert_eq!(scene.lease(partition).await.owner, Some(host(winner)));
     }
@@ -217,7 +219,7 @@ pub async fn of_a_takeover_and_a_renewal_at_once_exactly_one_succeeds(fixture: &
     }
 }
 
-pub async fn a_theft_leaves_a_takeover_delay_for_the_previous_owner(fixture: &dyn StoreFixture) {
+pub async fn a_steal_leaves_a_takeover_delay_for_the_previous_owner(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     scene.claim(P, "a").await;
     let before = scene.view().await;
@@ -256,8 +258,8 @@ pub async fn a_claim_on_an_expired_owner_leaves_no_takeover_delay(fixture: &dyn 
 pub async fn a_takeover_delay_outlasts_a_release_and_the_next_claim(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     scene.claim(P, "a").await;
-    let thief = scene.steal(P, "b").await;
-    assert_eq!(scene.release(&thief).await, Handoff::Done);
+    let taker = scene.steal(P, "b").await;
+    assert_eq!(scene.release(&taker).await, Handoff::Done);
     let next = scene.claim(P, "c").await;
     let lease = scene.lease(P).await;
     assert_eq!(lease.previous_owner, Some(host("a")));

@@ -158,7 +158,8 @@ impl Scene {
     }
 
     pub(super) async fn transfer(&self, token: &LeaseToken, to: &str) -> Handoff {
-        let request = TransferRequest { token: token.clone(), to: host(to), duration: LEASE, settled: true };
+        let request =
+            TransferRequest { token: token.clone(), to: host(to), duration: LEASE, checkpoint_saved: true };
         self.store.transfer(&self.group, &request).await.unwrap()
     }
 
@@ -169,7 +170,7 @@ impl Scene {
     }
 
     pub(super) async fn release_as(&self, token: &LeaseToken, cause: ReleaseCause) -> Handoff {
-        let request = ReleaseRequest { token: token.clone(), cause, successor: None, settled: true };
+        let request = ReleaseRequest { token: token.clone(), cause, successor: None, checkpoint_saved: true };
         self.store.release(&self.group, &request).await.unwrap()
     }
 
@@ -196,7 +197,7 @@ impl Scene {
         let request = SeekRequest { partition, position, log: None, by: "ada".into(), force: false };
         match self.store.seek(&self.group, &request).await.unwrap() {
             Seek::Done { epoch } => epoch,
-            Seek::ForeignOwner { owner } => panic!("{owner} is no foreign owner"),
+            Seek::OtherSdkOwner { owner } => panic!("{owner} is not an owner of another SDK"),
         }
     }
 

@@ -133,9 +133,9 @@ macro_rules! store_conformance {
             a_host_may_claim_its_own_partition_anew
             of_many_first_claims_at_once_exactly_one_wins
             of_many_takeovers_at_once_exactly_one_wins
-            of_a_theft_and_a_transfer_at_once_exactly_one_succeeds
+            of_a_steal_and_a_transfer_at_once_exactly_one_succeeds
             of_a_takeover_and_a_renewal_at_once_exactly_one_succeeds
-            a_theft_leaves_a_takeover_delay_for_the_previous_owner
+            a_steal_leaves_a_takeover_delay_for_the_previous_owner
             a_takeover_delay_ends
             a_claim_on_an_expired_owner_leaves_no_takeover_delay
             a_takeover_delay_outlasts_a_release_and_the_next_claim

@@ -21,7 +21,7 @@ pub async fn every_change_of_owner_raises_the_epoch_and_none_is_used_twice(fixtu
         let token = scene.hand_over(&token, "b").await;
         epochs.push(("transfer", token.epoch));
         let token = scene.steal(P, "c").await;
-        epochs.push(("theft", token.epoch));
+        epochs.push(("steal", token.epoch));
         epochs.push(("seek", scene.seek(P, finished(7)).await));
         epochs.push(("second seek", scene.seek(P, finished(7)).await));
         let token_after_seek = scene.claim(P, "d").await;
@@ -66,10 +66,10 @@ pub async fn a_token_whose_epoch_is_over_changes_nothing(fixture: &dyn StoreFixt
     assert_powerless(&scene, &token, "a transfer").await;
     let back = scene.hand_over(&next, "a").await;
     assert_powerless(&scene, &token, "the partition came back in another epoch").await;
-    let thief = scene.steal(P, "c").await;
-    assert_powerless(&scene, &back, "a theft").await;
+    let taker = scene.steal(P, "c").await;
+    assert_powerless(&scene, &back, "a steal").await;
     scene.seek(P, finished(2)).await;
-    assert_powerless(&scene, &thief, "a seek").await;
+    assert_powerless(&scene, &taker, "a seek").await;
     let token = scene.claim(P, "a").await;
     let again = scene.claim_as(P, "a", ClaimCause::Foreign).await;
     assert_powerless(&scene, &token, "its own claim").await;
@@ -124,7 +124,7 @@ pub async fn one_renewal_answers_for_each_token_in_order(fixture: &dyn StoreFixt
     let scene = Scene::new(fixture).await;
     let mine = scene.claim(PartitionId(10), "a").await;
     let stolen = scene.claim(PartitionId(9), "a").await;
-    let thief = scene.steal(PartitionId(9), "b").await;
+    let taker = scene.steal(PartitionId(9), "b").await;
     let released = scene.claim(PartitionId(1), "a").await;
     assert_eq!(scene.release(&released).await, Handoff::Done);
     let also_mine = scene.claim(PartitionId(0), "a").await;
@@ -141,7 +141,7 @@ pub async fn one_renewal_answers_for_each_token_in_order(fixture: &dyn StoreFixt
     else {
         panic!("{answers:?}");
     };
-    assert_eq!(holder.token(), Some(thief));
+    assert_eq!(holder.token(), Some(taker));
     assert_eq!((nobody.partition, &nobody.owner), (PartitionId(1), &None));
     assert_eq!(scene.store.renew(&scene.group, LEASE, &[]).await.unwrap(), []);
 }
@@ -179,8 +179,12 @@ pub async fn a_release_names_its_successor_until_the_next_claim(fixture: &dyn St
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
     let successor = Some(host("b"));
-    let request =
-        ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: successor.clone(), settled: true };
+    let request = ReleaseRequest {
+        token,
+        cause: ReleaseCause::Shutdown,
+        successor: successor.clone(),
+        checkpoint_saved: true,
+    };
     assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), Handoff::Done);
     assert_eq!(scene.lease(P).await.successor, successor);
     let token = scene.claim(P, "c").await;

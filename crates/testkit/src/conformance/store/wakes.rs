@@ -93,8 +93,12 @@ pub async fn a_release_wakes_the_successor(fixture: &dyn StoreFixture) {
     let Some(scene) = scene_that_wakes(fixture).await else { return };
     let token = scene.claim(P, "a").await;
     settle(&scene, &["b"]).await;
-    let request =
-        ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: Some(host("b")), settled: true };
+    let request = ReleaseRequest {
+        token,
+        cause: ReleaseCause::Shutdown,
+        successor: Some(host("b")),
+        checkpoint_saved: true,
+    };
     assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), Handoff::Done);
     assert_woken(&scene, "b").await;
 }

@@ -45,8 +45,8 @@ impl Judge {
         })
     }
 
-    /// Returns a violation if a thief has not asked, has not waited long enough, or has an answer that
-    /// forbids the theft.
+    /// Returns a violation if a taker has not asked, has not waited long enough, or has an answer that
+    /// forbids the steal.
     pub(super) fn stolen_against_the_answer(
         &self,
         state: &JudgeState,

@@ -1,6 +1,6 @@
 //! Tests of hubs that do not fence readers, where the lease decides who owns the partition: a group that is
 //! shared with processors of other SDKs, which all read with epoch 0, so that the last one that attached is
-//! served; and a source without epochs.
+//! served; and a source that does not fence readers.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn mixed() -> (TestFleet, Ledger, FaultyStore) {
 
 /// A fleet of one partition whose hub does not fence readers, and its store, to make it fail.
 fn unfenced() -> (TestFleet, Ledger, FaultyStore) {
-    let fleet = TestFleet::new(1).unwrap().without_epochs();
+    let fleet = TestFleet::new(1).unwrap().without_fencing();
     let ledger = Ledger::new(&fleet);
     let store = FaultyStore::new(Arc::new(ledger.store().without_wakes()));
     (fleet.with_store(Arc::new(store.clone())), ledger, store)
@@ -239,7 +239,7 @@ async fn owners_without_a_record_count_and_are_taken_from_until_all_have_their_s
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_on_a_source_that_does_not_fence_delivers_each_event_once_while_hosts_come_and_go() {
-    let fleet = TestFleet::new(4).unwrap().without_epochs();
+    let fleet = TestFleet::new(4).unwrap().without_fencing();
     let ledger = Ledger::new(&fleet);
     let store = ledger.store();
     let mut fleet = fleet.with_store(Arc::new(store));

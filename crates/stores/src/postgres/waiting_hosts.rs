@@ -77,6 +77,8 @@ impl Wakers {
         if let Some(waker) = self.lock().remove(&(wake.group, wake.host.unwrap_or(0))) {
             // End the calls that wait for it.
             waker.notify_waiters();
+            // For a call that has found the waker, and does not wait yet.
+            waker.notify_one();
         }
     }
 

@@ -102,6 +102,8 @@ impl Wakers {
     pub(super) fn unregister(&self, group: &GroupId, host: &HostId) {
         if let Some(waker) = self.lock().remove(&(group.clone(), host.clone())) {
             waker.notify.notify_waiters();
+            // For a call that has found the waker, and does not wait yet.
+            waker.notify.notify_one();
         }
     }
 

@@ -150,6 +150,8 @@ impl Records {
         if let Some(waker) = self.wakers.remove(host) {
             // A host that waits for this waker would wait for ever.
             waker.notify_waiters();
+            // For a call that has found the waker, and does not wait yet.
+            waker.notify_one();
         }
     }
 

@@ -163,6 +163,16 @@ fn nothing_is_left_of_a_host_that_retired() {
 }
 
 #[test]
+fn a_call_ends_when_its_host_retires_before_it_waits() {
+    let store = MemoryStore::default();
+    beat(&store, "a");
+    // As a call on another thread has it.
+    let waker = store.step(&group(), |records, _| records.waker(&host("a")));
+    done(store.retire(&group(), &host("a")));
+    assert!(waker.notified().now_or_never().is_some());
+}
+
+#[test]
 fn who_waits_without_a_record_is_woken_and_leaves_nothing_behind() {
     let store = MemoryStore::default();
     let token = claim(&store, "a");

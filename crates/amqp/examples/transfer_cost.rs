@@ -1,5 +1,5 @@
-//! Measures the CPU time of a message: encoding, decoding, and both through the connection state machines,
-//! without a socket.
+//! Measures the time that a client takes to send a message and a server takes to receive it, through the
+//! connection state machines, without a socket; for messages of four sizes.
 //!
 //! `cargo run --release -p ephor-amqp --example transfer_cost`
 

@@ -1,4 +1,4 @@
-//! Encodes values, each in its shortest form, and appends them to a byte vector.
+//! Encodes AMQP values, each in its shortest form, and appends them to a byte vector.
 //!
 //! Lengths in AMQP have 32 bits. A caller that passes on values of others has to refuse those longer than
 //! [`MAX_LENGTH`] first; a longer value panics here, because it cannot be encoded.

@@ -1,7 +1,10 @@
-//! The limits of one connection.
+//! The limits of one connection: sizes, counts and times, with their defaults. The limits of many connections
+//! together are in `connection/config.rs` and `shared_limit.rs`.
 //!
 //! Everything that a peer can make a connection buffer, or wait for, has a limit here. When the peer exceeds
-//! one, its link, session or connection is ended with an error that names the limit.
+//! one, its link, session or connection is ended, or its message rejected, with an error that names the
+//! limit. Two are different: `window` may be exceeded, and beyond the limits of waiting output nothing more is
+//! sent or read.
 
 use std::time::Duration;
 

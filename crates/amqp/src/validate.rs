@@ -1,4 +1,5 @@
-//! Validates every section of a message, so that every client that receives it can decode it.
+//! Validates every section of a message, and corrects deviations of known SDKs, so that every client that
+//! receives the message can decode it.
 //!
 //! [`Sections::scan`] finds the sections and checks their outer size. [`validate`] checks their content
 //! against the specification (part 3, section 3.2): the fields of the header and of the properties and the

@@ -1,5 +1,5 @@
-//! `$cbs`, claims-based security: a client puts a token for an audience, which authorizes the client for
-//! that audience.
+//! Encodes and decodes the messages of `$cbs` (claims-based security): the request with which a client puts a
+//! token for an audience, and the answers. Tokens are verified in `sas/key_ring.rs`.
 //!
 //! The success status is 202, `Accepted`: one SDK accepts no other.
 

@@ -1,4 +1,5 @@
-//! Error conditions of Event Hubs, their texts, and the client's reaction to each.
+//! Error conditions of Event Hubs, the status of each in a response, and the client's reaction to it. The
+//! texts are in `condition/error_texts.rs`.
 //!
 //! A condition is a symbol by which SDKs decide whether to retry. Some also read the text, so the texts are
 //! the service's, to the letter ([`error_texts`]).

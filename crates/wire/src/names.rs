@@ -1,4 +1,5 @@
-//! Names that Event Hubs adds to AMQP: properties and capabilities of links, and types of entities.
+//! Names that Event Hubs adds to AMQP: properties and capabilities of links, the numbering of an idempotent
+//! producer, and types of entities.
 //!
 //! Error conditions have their own table in [`crate::condition`], annotations theirs in
 //! [`crate::annotations`].

@@ -1,4 +1,5 @@
-//! The configuration of a connection.
+//! The configuration of a connection: its SASL, its `open`, and the limits that many connections share. The
+//! limits of one connection are in `limits.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Events that a connection reports to its owner, and results of commands.
+//! Events that a connection reports to its owner, and the results of [`send`](super::Connection::send).
 
 use std::fmt;
 

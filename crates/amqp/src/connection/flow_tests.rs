@@ -1,5 +1,5 @@
-//! Tests that a `flow` frame costs work for its own session only, and that blocked senders are notified
-//! when there is room again.
+//! Tests that a `flow` frame costs work for its own session only, and that a sender that was blocked is
+//! notified when it can send again. More tests of flow control are in `tests/connection/flow.rs`.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! Heartbeats and timeouts of a connection: when to send an empty frame, and when the peer counts as dead.
+//! Heartbeats and timeouts of a connection: sends empty frames, and ends a connection whose peer is silent,
+//! does not read, or does not open or close in time. Timeouts of deliveries are in
+//! `incomplete_deliveries.rs`.
 //!
 //! Time is the duration since an arbitrary start, and is passed as an argument. Reads and writes are noted
 //! without a clock; the next [`Connection::on_time`] gives them their time.

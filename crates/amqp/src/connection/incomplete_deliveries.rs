@@ -1,5 +1,5 @@
-//! Incomplete deliveries, in multiple frames, in both directions: counts the memory that they hold, and
-//! detaches a link whose incoming delivery does not end in time.
+//! Deliveries of multiple frames that have begun and not ended, in both directions: counts the memory that
+//! they hold, and detaches a link whose incoming delivery does not end in time.
 //!
 //! ```text
 //! the peer ─ parts ─► incoming: until the last part comes, or nothing more for `time_to_finish`, or the last not

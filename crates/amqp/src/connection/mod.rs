@@ -35,6 +35,8 @@
 //! | `footprint.rs` | the memory of sessions and links themselves |
 //! | `heartbeats_and_timeouts.rs` | heartbeats and timeouts |
 //! | `output.rs` | the output buffer, and its high and low mark |
+//! | `slots.rs` | the ids of sessions and links, and the tables of channels |
+//! | `config.rs`, `event.rs` | the configuration; the events, and the results of `send` |
 
 mod config;
 mod dispatch;

@@ -1,4 +1,5 @@
-//! Refuses sessions and links that exceed the limits of all connections together.
+//! Writes the answer to a session or link that exceeds the limits of all connections together, and its end.
+//! The limits are checked in `session.rs` and `link.rs`.
 //!
 //! The peer gets an answer and the end at once, and nothing of the request is kept. Frames that it sends
 //! there before it has received the end are ignored, as after any other end. Its other sessions and links go

@@ -1,4 +1,5 @@
-//! The numbers and names of performatives (AMQP 1.0, parts 2 and 5).
+//! The descriptors of performatives, outcomes, errors, termini and SASL frames, as numbers and as names
+//! (AMQP 1.0, parts 2 to 5).
 
 #![allow(missing_docs, reason = "the names are those of the specification and say all there is")]
 

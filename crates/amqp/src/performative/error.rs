@@ -1,4 +1,5 @@
-//! `error`: the reason why a link, a session or a connection ended, or a delivery was rejected.
+//! `error`: the reason why a link, a session or a connection ended, or a delivery was rejected; with the
+//! conditions of the specification. Those of Event Hubs are in `ephor-wire`.
 
 use std::borrow::Cow;
 

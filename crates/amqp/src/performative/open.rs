@@ -1,4 +1,4 @@
-//! `open`: the first frame of a connection: the peer's name and its limits.
+//! `open`: the first AMQP frame of each side: its container id, limits, capabilities and properties.
 
 use super::descriptor;
 use super::fields::{FieldWriter, Fields};

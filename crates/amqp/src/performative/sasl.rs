@@ -1,4 +1,5 @@
-//! The frames of the SASL layer (AMQP 1.0, part 5, section 5.3).
+//! The frames of the SASL layer, except challenge and response (AMQP 1.0, part 5, section 5.3); and a type
+//! for bytes that no log shows.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Regression tests for the bugs that fuzzing found, on a recorded conversation with all kinds of frames.
+//! Regression tests for bugs that fuzzing found; and, for `byte_splits.rs` as well, a recorded conversation
+//! with all kinds of frames and an owner that answers it.
 //!
 //! `ephor-fuzz` runs mutations of such conversations, for both sides.
 

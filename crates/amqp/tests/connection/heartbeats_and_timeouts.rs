@@ -1,4 +1,5 @@
-//! Tests heartbeats and timeouts: idle connections, and peers that do not answer.
+//! Tests heartbeats and timeouts: idle connections, peers that do not answer or do not read, and deliveries
+//! that do not end.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Tests that every limit of a connection is enforced, and that the error names the limit.
+//! Tests that the limits of a connection are enforced, and that the error names the limit; then that the
+//! owner learns how memory grows, and can release it. Timeouts are tested in `heartbeats_and_timeouts.rs`.
 
 use ephor_amqp::Connection;
 use ephor_amqp::connection::{Blocked, Closed, Config, Event, Sent};

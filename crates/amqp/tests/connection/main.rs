@@ -1,4 +1,5 @@
-//! Tests of connections: a client and a server in memory, on virtual time.
+//! Tests of connections: a client and a server in memory, or one end and a peer that encodes its frames by
+//! hand; on virtual time.
 
 mod byte_splits;
 mod client_and_server;

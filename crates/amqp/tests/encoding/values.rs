@@ -1,5 +1,5 @@
 //! Tests the encoding of every AMQP type, byte for byte as in the specification (AMQP 1.0, part 1, section
-//! 1.6).
+//! 1.6), its decoding, and the errors for malformed values.
 
 use ephor_amqp::check::{TOO_MANY_EMPTY, check};
 use ephor_amqp::decode::MAX_NESTING;

@@ -1,4 +1,5 @@
-//! The commands of an application, which name sessions and links by numbers.
+//! Carries out the commands of an application (listed in `steps.rs`), which name sessions and links by
+//! numbers; and compares the tables and the memory of the connection with the model.
 
 use ephor_amqp::connection::{LinkId, SessionId};
 use ephor_amqp::performative::{Attach, Error, Outcome, ReceiverSettles, Role, SenderSettles};

@@ -1,5 +1,5 @@
-//! A peer that writes its frames by hand: it keeps its sessions, writes the frames that a test chooses, and reads those
-//! of the other end, some of which it has to answer.
+//! A peer that writes its frames by hand: it keeps its sessions, writes the frames that a test chooses, and
+//! reads those of the other end, some of which it has to answer.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,5 @@
-//! Turns a stored message into a delivered one: adds the hub's annotations and keeps the rest as sent.
+//! Turns a stored message into a delivered one: adds the hub's annotations, drops the sender's header, and
+//! keeps the rest. For senders, it adds a partition key to a message.
 
 use ephor_amqp::format_codes::section;
 use ephor_amqp::message::Section;

@@ -1,5 +1,5 @@
-//! Encodes the ids of all partitions as an AMQP array of strings: the Rust, Java and Go SDKs do not accept
-//! a list.
+//! Encodes the ids of all partitions as an AMQP array of strings, because the Rust, Java and Go SDKs do not
+//! accept a list; and decodes an array or a list of them.
 //!
 //! ```text
 //! array8 size count string8  length id  length id  …

@@ -1,4 +1,5 @@
-//! Tests of the encoding of messages, byte for byte: as Ephor writes them, and as other SDKs do.
+//! Tests of encoding and decoding messages, byte for byte: as Ephor writes them, and as other SDKs do; and of
+//! what cannot be encoded.
 
 use bytes::Bytes;
 use ephor_core::event::{NewEvent, Properties, Value};

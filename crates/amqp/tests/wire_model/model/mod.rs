@@ -7,7 +7,7 @@
 //!                             deliveries.rs                 └─► expected_events.rs: is this the event that comes next?
 //! ```
 //!
-//! A violation is a panic: the driver catches it, reduces the conversation and prints it.
+//! A violation is a panic: `main.rs` catches it, reduces the conversation and prints it.
 
 mod commands;
 mod deliveries;

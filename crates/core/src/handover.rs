@@ -1,5 +1,7 @@
-//! Handover requests: a host asks the owner of a partition for it, evaluates the answer, and steals the
-//! lease of an owner that does not answer. Both write into their own host records and read each other's.
+//! Handover requests: decides whether a host that asked for a partition goes on waiting, withdraws its
+//! request, or steals the lease, from the lease and the owner's answers. `ephor-host` carries it out.
+//!
+//! Both hosts write into their own host records and read each other's.
 //!
 //! | the owner answers | the owner does | the host that asked does |
 //! |---|---|---|

@@ -1,4 +1,5 @@
-//! The history of a partition's ownership: each change of owner, with its reason.
+//! An entry of the ownership history of a partition: one change of owner, with its reason. `record.rs` makes
+//! the entries.
 
 use std::fmt;
 

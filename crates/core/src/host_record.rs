@@ -1,4 +1,5 @@
-//! Host records: written by one host with each heartbeat, read by all others.
+//! Host records: the state, handover requests, answers, statistics and hub of a host, which it writes with
+//! each heartbeat and all others read.
 
 use std::time::Duration;
 

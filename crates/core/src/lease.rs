@@ -1,4 +1,5 @@
-//! Leases: the ownership of a partition and its life cycle.
+//! Leases, which say who owns a partition; their tokens; and the requests to claim, transfer and release
+//! them. The rules for these are in `record.rs`.
 //!
 //! ```text
 //!            claim                       renew

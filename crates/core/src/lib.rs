@@ -14,6 +14,7 @@
 //! | checkpoints and lag | [`checkpoint`], [`progress`] |
 //! | concurrent receivers, partition keys | [`receivers`], [`partition_key`] |
 //! | retries and failure policies, panics, messages of errors | [`failure_policy`], [`panics`], [`causes`] |
+//! | loopback addresses, rules that tests switch off | [`loopback`], [`rules`] |
 //! | values as text, for serde | `duration_setting`, `serde_text` |
 //! | traits that a backend implements | [`store`], [`source`], [`producer`] |
 

@@ -1,8 +1,10 @@
-//! Admits receivers of one consumer group to a partition, and disconnects receivers with a lower epoch
-//! (fencing).
+//! Admits receivers of one consumer group to a partition, and disconnects those that a new one replaces
+//! (fencing): of a lower or equal epoch, or without one.
 //!
+//! ```text
 //!   nobody ──epoch e──► one owner (e) ──epoch ≥ e──► another owner
 //!      └─no epoch─► up to five readers ──any epoch──► one owner
+//! ```
 //!
 //! A receiver that is disconnected learns the name and epoch of its successor. No state outlives
 //! the receivers: once the owner has left, any epoch is admitted, as with the service. A receiver

@@ -1,5 +1,5 @@
-//! The records of a partition (lease, checkpoint, history), and the rules by which every store changes and
-//! fences them.
+//! The lease and checkpoint records of a partition, and the rules by which every store changes and fences
+//! them; each change comes with its entry of the history.
 //!
 //! Each function takes the current record and returns the next one, or the reason for refusing it.
 //! A store runs one of them inside one atomic step, or does the same in a statement of its own; the

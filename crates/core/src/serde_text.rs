@@ -1,4 +1,5 @@
-//! Serializes names, offsets and times as text, and validates the text when it reads them.
+//! Serializes names, ids, offsets and times as text, and validates the text when it reads them. Log ids and
+//! lease versions are only written; a version that a store counts is a number.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! Two kinds of time, kept apart by type: monotonic time and wall-clock time.
+//! Two kinds of time, kept apart by type: monotonic time and wall-clock time; and the trait of a clock that
+//! gives both.
 //!
 //! [`Monotonic`] is this machine's own clock: it never jumps and counts suspended time; durations
 //! are measured with it. [`Timestamp`] is a wall clock (the hub's or the store's): it is shown to

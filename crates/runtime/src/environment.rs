@@ -1,4 +1,5 @@
-//! The environment of a host: clocks, tasks and randomness, which tests and the simulation replace.
+//! The environment of a host: clocks, tasks and randomness, which tests and the simulation replace; with the
+//! one that runs on tokio and the machine's clock.
 //!
 //! The host takes all three from its [`Environment`] and never from the operating system, so that a
 //! simulation can control them: pause one host, let another's clock drift, and replay a run from

@@ -1,4 +1,4 @@
-//! Sets the environment variables with which libfaketime runs a process on another clock.
+//! Returns the environment variables with which a server runs on another clock, by libfaketime.
 
 #![allow(clippy::unwrap_used, reason = "a test whose server does not start fails by a panic")]
 

@@ -1,5 +1,5 @@
-//! A slow reference implementation of balancing, for tests: the optimized implementation must make the same
-//! decisions.
+//! Tests that balancing makes the same decisions as slow, plain code: its moves as a reference
+//! implementation, its reading of leases as a linear search. Shares and claims have no reference here.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 //! The error messages of Azure Event Hubs about receivers, word for word, without the tracking ids
-//! after them.
+//! after them; and Ephor's own for a receiver that vanished.
 
 use std::time::Duration;
 

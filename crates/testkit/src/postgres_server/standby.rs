@@ -1,4 +1,5 @@
-//! A standby PostgreSQL server that replicates the first one and can be promoted, with a clock of its own.
+//! Starts a standby of a PostgreSQL server, which replicates every commit and has a clock of its own, and
+//! promotes it.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Tests that the simulation finds bugs in a user's own processor and in a user's own store.
+//! Tests that the simulation finds bugs in a user's own processor and store, passes correct ones and repeats
+//! a failing seed; and that `docs/simulation.md` shows the code of `recorder.rs`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -1,4 +1,5 @@
-//! The example of docs/simulation.md: a user's processor with a bug in its checkpointing, and the test that finds it.
+//! The example of `docs/simulation.md`: a user's processor with a bug in its checkpointing, and the test that
+//! finds it.
 
 // In docs/simulation.md from here.
 use std::sync::Arc;

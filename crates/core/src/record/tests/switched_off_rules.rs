@@ -1,4 +1,5 @@
-//! Tests that each mutation switches off its rule.
+//! Tests that each of the four rules that `record.rs` itself keeps can be switched off by a mutation. The
+//! others are kept elsewhere.
 
 use super::*;
 

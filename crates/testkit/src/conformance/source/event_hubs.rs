@@ -1,5 +1,5 @@
 //! Conformance tests of rules that Event Hubs adds besides epochs: the partition of a key, consumer groups
-//! that must exist, and the fields of a message.
+//! that must exist, the fields of a message, and offsets between events.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Test helper: two store clients that alternate as one store, to simulate a fleet in two processes.
+//! Test helper: two store clients behind one store, which take calls by host or in turn, as if the fleet ran
+//! in two processes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,5 @@
-//! Fuzzes batch messages, which are split into events without decoding the events.
+//! Fuzzes batch messages: the ranges of their events, which are found without decoding them, the lookup of
+//! partition keys, and packing the events again.
 
 use bytes::Bytes;
 use ephor_amqp::{Malformed, Reader, Sections};

@@ -1,5 +1,5 @@
-//! Fuzzes the delivery of stored messages: the conversion of a stored message to a delivered one, and to
-//! the event that a client reads.
+//! Fuzzes the conversion of a stored message to a delivered one, and of a delivered one, also from an
+//! untrusted hub, to the event that a client reads; and the addition of a partition key to a message.
 
 use bytes::Bytes;
 use ephor_amqp::Sections;

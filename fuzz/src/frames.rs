@@ -1,4 +1,5 @@
-//! Fuzzes sequences of AMQP frames, as they come from a socket, and their bodies.
+//! Fuzzes sequences of AMQP frames, as they come from a socket, and their bodies; and splits a conversation
+//! into frames, for mutations and tests.
 
 use ephor_amqp::frame::{BadFrame, FrameHeader, HEADER_SIZE, Protocol, TYPE_SASL};
 use ephor_amqp::performative::{Performative, Sasl};

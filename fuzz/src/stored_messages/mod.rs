@@ -1,5 +1,5 @@
-//! Fuzzes messages in a log: a hub accepts only valid ones, and readers can decode every message that they
-//! get, whatever is stored.
+//! Fuzzes messages in a log: a hub accepts only those that are valid or can be corrected, and readers can
+//! decode every message that they get, whatever is stored.
 
 mod simple_decoder;
 

@@ -1,4 +1,4 @@
-//! Seeds for the fuzz corpus: AMQP values, and the bodies of frames.
+//! Seeds for the fuzz corpus: AMQP values, the bodies of frames, and a sequence of frames.
 
 use ephor_amqp::frame::{HEARTBEAT, Protocol};
 use ephor_amqp::performative::*;

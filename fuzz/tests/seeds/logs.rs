@@ -1,4 +1,5 @@
-//! Seeds for the fuzz corpus: data folders of a hub, after a clean close and after a crash.
+//! Seeds for the fuzz corpus: data folders of a hub, whole and cut short, with repaired checksums, and with
+//! forged frames.
 
 use std::sync::Arc;
 

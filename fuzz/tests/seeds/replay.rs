@@ -1,4 +1,5 @@
-//! Tests that run every input of the corpus, and some mutations of it, through its target.
+//! Tests that run every input of the corpus, and some mutations of it, through its target; that the gateway's
+//! seeds are answered; and that each target gets its turn and can be run by cargo-fuzz.
 
 use std::panic::catch_unwind;
 

@@ -1,4 +1,5 @@
-//! Seeds for the fuzz corpus: selectors, addresses, tokens, connection strings, lists of keys, names, URLs.
+//! Seeds for the fuzz corpus: selectors, addresses, tokens, connection strings, lists of keys, names of
+//! readers and of entities, URLs.
 
 use ephor_core::position::{Offset, SequenceNumber};
 use ephor_core::time::Timestamp;

@@ -1,4 +1,5 @@
-//! The builder of a host: connects the host, its pumps and the user's processor.
+//! The builder of a host: takes the source, the store, the options and the user's processor or closure. Also
+//! makes unique host names.
 
 use std::fmt;
 use std::future::Future;

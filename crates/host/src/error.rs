@@ -1,4 +1,5 @@
-//! The errors of a host, with messages for the person on call.
+//! The errors of a host that runs: of store calls, checkpoints, processors, partitions and the host, with
+//! messages for the person on call. `StartError` is in `host/mod.rs`, `BuildError` in `builder.rs`.
 //!
 //! The message of an error contains the messages of its causes, so it is complete by itself. The causes are fields, for
 //! programs that decide by them, and the `source`. A program that prints a whole chain uses

@@ -1,4 +1,4 @@
-//! Reports errors to the log, the metrics and the user's handler.
+//! Reports errors to the log, the metrics and the user's handler; catches and reports the panics of tasks.
 
 use std::future::Future;
 

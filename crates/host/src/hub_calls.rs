@@ -1,4 +1,4 @@
-//! Calls to the hub with a time limit. The limit is longer on a slow connection, where an answer waits
+//! Limits the wait for an answer of the hub. The limit is longer on a slow connection, where an answer waits
 //! behind the events of other partitions.
 
 use std::future::Future;

@@ -1,5 +1,6 @@
-//! The state of a lease that this host holds: its deadline, and whether it has ended (not why). Shared by the pump that
-//! serves the partition, the renewer that extends the deadline, and the contexts that processors keep.
+//! The state of a lease that this host holds: its deadline, and whether it has ended (not why). Shared by the
+//! pump that serves the partition, the renewer that extends the deadline, and the contexts that processors
+//! keep.
 //!
 //! All of it is atomics, because a pump reads it before every delivery. The reason for a loss follows from the lease in
 //! the store (`loss_reason`).

@@ -1,4 +1,5 @@
-//! All options of a host, with their defaults, their meaning and the checks of their values.
+//! The options of a host, with their defaults, their meaning and the checks of their values. Checkpoint and
+//! failure policies are defined in `ephor-core`.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The processor: the user's code, with one instance for each owned partition.
+//! `EventProcessor`, the trait of the user's code, with one instance for each owned partition; the reasons to
+//! close it, and the processors that call a closure for each event or batch.
 
 use std::future::Future;
 

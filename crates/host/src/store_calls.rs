@@ -1,5 +1,5 @@
-//! Calls to the store: one method for each operation, each with a timeout. Tracks the current outage of the
-//! store.
+//! The store calls of a host and its pumps: one method for each operation that they use, each with a timeout.
+//! Tracks the current outage of the store.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

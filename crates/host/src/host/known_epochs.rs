@@ -1,7 +1,7 @@
-//! Remembers the epochs of each partition: those that this host has served, so that it serves no epoch
-//! twice, and the highest that it has seen, so that it claims with a higher one.
+//! Remembers the epochs of each partition: those that this host has served, so that it serves no epoch twice,
+//! and the highest that it has seen, so that it claims with a higher one.
 //!
-//! A store that is restored from an old backup forgets epochs and would issue them again. The book
+//! A store that is restored from an old backup forgets epochs and would issue them again. This memory
 //! outlives that.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Renews the leases of all served partitions, in one call.
+//! Renews the leases of all served partitions at an interval, in one store call, and soon again those whose
+//! result is unknown. A partition with a stuck call is not renewed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

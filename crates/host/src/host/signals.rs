@@ -1,4 +1,5 @@
-//! Runs a host until the operating system asks the process to end (SIGINT or SIGTERM), then stops it gracefully.
+//! Runs a host until the operating system asks the process to end (SIGINT or SIGTERM), then stops it
+//! gracefully.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! Delivers events to the processor, applies the failure policy, and writes the checkpoints that are due by the
-//! checkpoint policy.
+//! Delivers events to the processor, applies the failure policy, and writes the checkpoints that are due by
+//! the checkpoint policy.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Starts a pump: finds the start position, opens the processor, attaches the receiver.
+//! Finds the position at which a pump reads, opens the processor and attaches the receiver: when the pump
+//! starts; position and receiver again after a link fault, the processor after a panic.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

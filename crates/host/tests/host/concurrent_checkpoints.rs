@@ -1,4 +1,5 @@
-//! Tests of checkpoints that processors write concurrently, and in their own transactions.
+//! Tests of checkpoints that processors write concurrently, and in their own transactions. One test is about
+//! partitions that a host is to claim and cannot claim.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

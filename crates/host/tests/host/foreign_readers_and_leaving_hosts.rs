@@ -1,5 +1,5 @@
 //! Tests of hosts that leave while a foreign reader has one of their partitions: the lease is given back at
-//! once, however the host leaves.
+//! once, or when the host hears that it is to drain.
 
 use std::sync::Arc;
 

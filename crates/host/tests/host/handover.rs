@@ -1,4 +1,5 @@
-//! Tests that handovers repeat no event, lose no event, and are quick.
+//! Tests of the moves of partitions between hosts: planned ones repeat and lose no event, and the new owner
+//! is there soon after a host joins, stops or crashes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

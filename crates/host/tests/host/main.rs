@@ -1,5 +1,5 @@
-//! Tests of the host on a hub in memory and virtual time, one file per subject. One test binary, to save
-//! build time.
+//! Tests of the host on a hub in memory, mostly in virtual time, one file per subject. One test binary, to
+//! save build time.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 

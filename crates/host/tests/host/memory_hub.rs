@@ -1,4 +1,5 @@
-//! Tests that the hub in memory passes the conformance suites, and simulates faults on request.
+//! Tests of the hub in memory: the conformance suites, and its rules for names, keys, times, epochs and
+//! growth. Its simulated faults are tested in `memory_hub/simulated_faults.rs`.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall fail right there")]
 
 mod simulated_faults;

@@ -1,5 +1,5 @@
-//! Tests of races: requesting hosts that leave, stops during handovers, pauses around a claim, reused host
-//! names, and contradictory operator commands.
+//! Tests of races between hosts: requesting hosts that leave, stops during handovers, pauses around a claim,
+//! and reused host names. Also tests of the errors of seeks, drains and options.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

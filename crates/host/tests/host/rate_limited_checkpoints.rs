@@ -1,4 +1,5 @@
-//! Tests of rate-limited checkpoints: few of them reach the store, and the last one always does.
+//! Tests of rate-limited checkpoints: few of them reach the store, and the last one does unless the host
+//! crashes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

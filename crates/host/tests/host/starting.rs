@@ -1,4 +1,5 @@
-//! Tests of building and starting a host: the errors and their texts, and faults that only delay the start.
+//! Tests of building and starting a host: the errors and their texts, faults that only delay the start,
+//! second starts, two hosts with one name, and a host on standby.
 
 use std::future::Future;
 use std::sync::Arc;

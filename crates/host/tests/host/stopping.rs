@@ -1,5 +1,5 @@
 //! Tests of graceful shutdown: partitions are drained, closed, saved and released, and the report lists the
-//! exceptions.
+//! exceptions. Also tests of `run_until`, and of a host that is dropped without a stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

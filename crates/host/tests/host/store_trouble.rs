@@ -1,5 +1,5 @@
-//! Tests of a store that fails, hangs and gives wrong answers: the host keeps running, stops in time, and
-//! recovers.
+//! Tests of a store that fails, hangs, gives wrong answers, or whose clock jumps: the host keeps running,
+//! stops in time, and recovers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Tests of takeovers: from unresponsive owners, and from foreign readers up to a maximum number of times.
+//! Also tests the maximum number of partitions of a host.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

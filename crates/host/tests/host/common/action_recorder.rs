@@ -1,4 +1,5 @@
-//! Test helper: records all actions of processors, hosts and the store in one order.
+//! Test helper: records all actions of processors, hosts and the store in one order. Also starts hosts, sends
+//! events, and waits until they are finished.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]

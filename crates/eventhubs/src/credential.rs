@@ -1,5 +1,5 @@
-//! Credentials, from which a client creates its authentication tokens: shared access keys, signatures, and
-//! Entra ID.
+//! Credentials, from which a client creates its authentication tokens: the trait, shared access keys, and
+//! signatures. Entra ID is in `credential/entra.rs`.
 //!
 //! A [`Credential`] makes tokens for audiences; a connection puts them on `$cbs` and replaces them before
 //! they expire. Connection strings contain a [`SharedKey`] or a [`Signature`]; any other credential is given

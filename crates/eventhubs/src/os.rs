@@ -1,5 +1,5 @@
-//! The services of the operating system that the client needs. Linux only; a port replaces this file, and `os.rs` of
-//! `ephor-runtime`.
+//! The operating-system service that the client needs: limits the unsent bytes in the buffer of a socket.
+//! Linux only; a port replaces this file, and `os.rs` of `ephor-runtime`.
 //!
 //! A port provides [`limit_unsent_bytes`], or does nothing where there is no such limit: progress on a slow connection
 //! is then seen later.

@@ -1,4 +1,4 @@
-//! Assigns the links of a connection to AMQP sessions.
+//! Assigns the links of a connection to AMQP sessions, at most 64 links to each.
 //!
 //! Links of one kind share sessions: a large event that is being sent does not delay a request, and a hub
 //! that ends a session ends few links with it. The service allows at most 256 links in a session.

@@ -1,5 +1,5 @@
-//! Counts the bytes and answers that a connection carries, so that a slow connection does not count as
-//! dead.
+//! Counts the bytes and answers that a connection carries, and extends the deadlines of answers while these
+//! counts grow, so that a slow connection does not count as dead.
 //!
 //! ```text
 //!   request ─── limit ───┬─ something moved ──► limit ───┬─ … ──► up to ten limits

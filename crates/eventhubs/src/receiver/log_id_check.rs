@@ -1,5 +1,5 @@
-//! Reads the id of the hub's log when a receiver is opened, and checks it after every reattach: a hub that
-//! was deleted and created again has another log id.
+//! Handles the hub's answer to a check of its log id after each attach: the receiver starts, ends because the
+//! hub was deleted and created again, or attaches again. `recreation_watch.rs` asks the hub.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Tests that no event is lost and none is returned twice when connections are cut and hubs restart.
+//! Tests of clients whose connections are cut and whose hubs restart or are silent: no event is lost, and
+//! none is returned twice. Faults at frame boundaries are in `faults/boundaries.rs`.
 
 mod boundaries;
 

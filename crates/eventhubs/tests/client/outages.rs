@@ -1,5 +1,5 @@
-//! Tests of outages of a hub: all users of a connection share one series of reconnect attempts, and the log
-//! reports the loss once and the reconnect once.
+//! Tests of outages of a hub: all users of a connection share one series of reconnect attempts, a fleet does
+//! not flood a hub that comes back, and the log reports the loss once and the reconnect once.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Tests of receivers on hubs that detach links, repeat events, steal the partition, send junk, or are
-//! created again.
+//! Tests of receivers on hubs that detach links, repeat events, steal the partition, send junk, do not
+//! answer, or are created again.
 
 use std::time::Duration;
 

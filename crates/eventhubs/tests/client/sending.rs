@@ -1,4 +1,5 @@
-//! Tests that a producer stores the events that it acknowledges, in order, and reports the others.
+//! Tests of producers: they store the events that they acknowledge, in order, and report the others; batches,
+//! retries, time limits, and sends over a new connection.
 
 use std::error::Error as _;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Tests that slow connections do not count as dead.
+//! Tests of slow connections: they do not count as dead, links take turns, and events are asked for only
+//! after the log id is known.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Test helper: a hub in memory with the real gateway, on a loopback port of its own.
+//! Test helper: the embedded hub, in memory, behind the real gateway on a loopback port of its own.
 
 pub(crate) mod cutting_proxy;
 pub(crate) mod faulty_proxy;

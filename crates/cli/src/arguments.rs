@@ -1,4 +1,6 @@
-//! The command-line arguments. They do not implement `Debug`, because a connection string contains a key.
+//! The command-line arguments of `ephor`, and those of `dev`, `send`, `tail` and `verify`. The arguments of
+//! `demo` and of the store commands are in their folders. None implements `Debug`, because a connection
+//! string contains a key.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

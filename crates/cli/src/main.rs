@@ -1,4 +1,5 @@
-//! The `ephor` command. Data goes to stdout, everything else to stderr.
+//! The `ephor` command: parses the arguments, sets up the log, runs one command, and reports its error with
+//! advice. Data goes to stdout, everything else to stderr.
 #![allow(clippy::print_stdout, reason = "a command prints")]
 
 mod arguments;

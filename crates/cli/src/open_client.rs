@@ -1,5 +1,5 @@
-//! Opens the event hub that a command such as `send` or `tail` uses, from its connection string and
-//! options.
+//! Creates the client of the event hub that a command such as `send` or `tail` uses, from its connection
+//! string and options; it connects on first use. Also reads connection strings and store URLs from files.
 
 use std::path::Path;
 use std::time::Duration;

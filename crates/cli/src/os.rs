@@ -1,7 +1,7 @@
-//! The services of the operating system that the command needs. Linux only; a port replaces this file, and `os.rs`
-//! of `ephor-runtime`.
+//! The operating-system service that the command needs: tells whether a file with a secret is open to other
+//! users. Linux only; a port replaces this file, and `os.rs` of `ephor-runtime`.
 //!
-//! A port provides [`mode_open_to_others`]: whether a file with a secret is open to other users.
+//! A port provides [`mode_open_to_others`].
 
 use std::fs::File;
 use std::io;

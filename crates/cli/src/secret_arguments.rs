@@ -1,7 +1,8 @@
 //! Warns of secrets on the command line, where everybody on the machine can read them, and names
-//! alternatives.
+//! alternatives. Refuses an argument that is given both as a value and as a file, and a store that is
+//! missing.
 //!
-//! It warns and does not refuse: by then the secret has been visible, and scripts that work keep working.
+//! It does not refuse a secret: by then the secret has been visible, and scripts that work keep working.
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;

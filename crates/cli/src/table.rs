@@ -1,4 +1,5 @@
-//! Formats rows as an aligned table for people, and as JSON for programs.
+//! Formats rows as an aligned table for people, and as JSON for programs; formats numbers, and writes to
+//! stdout.
 
 use std::io::{ErrorKind, Write};
 use std::time::Duration;

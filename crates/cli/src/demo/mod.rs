@@ -1,4 +1,5 @@
-//! `ephor demo`: runs the home-security demo, and controls a running one from another terminal.
+//! `ephor demo`: runs the home-security demo, controls a running one from another terminal, and runs the
+//! process of one of its hosts. The demo itself is the crate `ephor-homes`.
 
 pub(crate) mod arguments;
 mod remote;

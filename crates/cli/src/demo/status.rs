@@ -1,4 +1,4 @@
-//! Prints the status of a running demo.
+//! Prints the status of a running demo, and of one of its homes.
 
 use ephor_core::BoxError;
 use serde_json::Value;

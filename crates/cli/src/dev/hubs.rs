@@ -1,4 +1,5 @@
-//! The hubs that `ephor dev` serves: from the options, from a file, or a default one.
+//! The hubs that `ephor dev` serves: takes them from the options, a file or a default, creates those that are
+//! missing with their consumer groups, and adds partitions if that is allowed.
 
 use std::cmp::Ordering;
 use std::fmt::Display;

@@ -1,4 +1,5 @@
-//! `ephor dev`: runs a hub with its AMQP gateway and a health check, until Ctrl-C.
+//! `ephor dev`: runs embedded hubs, on disk or in memory, with their AMQP gateway and a health check, until
+//! Ctrl-C or SIGTERM.
 
 mod banner;
 mod certificate;

@@ -1,4 +1,4 @@
-//! `ephor checkpoint list`, `export` and `import`.
+//! `ephor checkpoint list`, `export` and `import`; `seek` is in `seek.rs`.
 
 use ephor_core::BoxError;
 use ephor_core::ids::{GroupId, Namespace};

@@ -1,5 +1,5 @@
-//! The commands on the store of a consumer group: `group`, `host`, `checkpoint` and `lease`. They read the store,
-//! and make all changes through it.
+//! The commands on the store of a consumer group: `group`, `host`, `checkpoint` and `lease`. They read the
+//! store, and make all changes through it.
 //!
 //! | command | file |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Tests of `ephor dev`, in the steps of a new user: start a hub, send, read, stop, start again.
+//! Tests of `ephor dev`: restarts, hubs from options and from a file, the health check, TLS certificates, and
+//! clients that are refused. Starts that fail are in `dev_failing_starts.rs`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

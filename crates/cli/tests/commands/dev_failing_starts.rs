@@ -1,4 +1,5 @@
-//! Tests of starts of `ephor dev` that fail: they change no files unasked, and their errors say what to do.
+//! Tests of `ephor dev`: starts that fail change no hub, broken hubs stop no others, keys and certificates in
+//! files, and the lines of its banner. Also tests of errors and closed pipes of other commands.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

@@ -1,5 +1,5 @@
 //! Tests that no secret is shown: a canary key is passed to every error, `Debug` and log that it can reach,
-//! and their output is searched for the key.
+//! and their output is searched for the key. Also tests of key files, their modes, and keys without TLS.
 
 use std::fmt::Debug;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Tests of `ephor send` with standard input: every valid line is sent unchanged, and an error names the
-//! line that failed.
+//! Tests of `ephor send`, mostly from standard input: every valid line is sent unchanged, an error names the
+//! line that failed, and the log of a connection names the hub.
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! Tests of `ephor tail`: it reopens receivers that fail, starts at the beginning of a hub that was created
-//! again, and ends without an error when its output is closed.
+//! again, ends without an error when its output is closed, and prints each event on one line, as text or
+//! JSON.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Test helper: lists the processes of this machine.
+//! Test helper: finds the processes of a demo by its folder, and the children of a process; waits until a
+//! demo has no process left.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Tests of events that are delivered twice: none after planned moves; after a kill at most the events
-//! since the last checkpoint.
+//! Tests how many events the demo delivers twice: none after planned moves; after a kill at most those of a
+//! few seconds, which no checkpoint covers.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! Tests of the start of the demo, and of arguments and folders with which it refuses to start.
+//! Tests of the start of the demo, and of folders, addresses and hubs with which it refuses to start. Also
+//! tests `ephor demo host kill` and `ephor demo status`.
 
 use std::fs;
 use std::net::TcpListener;

@@ -1,5 +1,6 @@
 //! Tests of the demo over TLS with a key, and with results in a storage account: two connection strings are
-//! all it needs. Its results are exact after a host is killed, and no key is in its output, logs or arguments.
+//! all it needs. Its results are exact after a host is killed, and no key is in its output, logs or
+//! arguments.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,7 @@
-//! The state of the demo that the page shows: city, fleet and actions.
+//! The state of the running demo behind the page: the city, the fleet, single homes, and the actions that
+//! visitors request.
 //!
-//! The data is computed once and shared by all visitors: the city twice a second, the fleet once.
+//! City and fleet are computed once and shared by all visitors: the city twice a second, the fleet once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

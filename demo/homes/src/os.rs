@@ -1,5 +1,5 @@
-//! The services of the operating system that the demo needs. Linux only; a port replaces this file, and `os.rs` of
-//! `ephor-runtime`.
+//! The operating-system services that the demo needs: signals to processes, signals to itself, and the CPU
+//! time and memory of a process. Linux only; a port replaces this file, and `os.rs` of `ephor-runtime`.
 //!
 //! | a port provides | the demo needs it for |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The summary that is printed at the end of a demo: audit, duration, CPU time and memory.
+//! The summary that is printed at the end of a demo: audit, duration, latency, CPU time and memory.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The city's simulated time: starts at the real time, and may run faster.
+//! A moment of the city's simulated time: its day, its minute, and how far two moments are apart.
+//! `city/sender.rs` advances the city's time, which may run faster than ours.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The rates of rare events in the city: break-ins, false alarms, empty batteries, wrong clocks. The
-//! comment of each constant gives the rate for 100,000 homes.
+//! Rare events in the city, their rates and the moments at which they occur: break-ins, false alarms, carbon
+//! monoxide, empty batteries, wrong clocks. The comment of each constant gives the rate for 100,000 homes.
 //!
 //! Together three or four alarms open in a minute of the city on a working day, one of them because a battery is empty.
 

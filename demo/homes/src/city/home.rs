@@ -1,5 +1,5 @@
-//! Simulates the people and rooms of one home: when people get up, leave, return and sleep, and the sensor
-//! readings that result.
+//! Simulates the people and rooms of one home: when people get up, leave, return and sleep, and the movements
+//! and open doors of each minute. `mod.rs` makes readings of them.
 
 use std::ops::Range;
 

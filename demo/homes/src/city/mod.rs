@@ -1,4 +1,5 @@
-//! The simulated city: its homes, their people and their sensors. Everything is a function of the seed, the home and the minute.
+//! The simulated city: its homes, their people and their sensors. Everything is a function of the seed, the
+//! home and the minute.
 //!
 //! ```text
 //! City (the facts) ─► ReadingSchedule (the order) ─► the sender ─► the hub

@@ -1,4 +1,5 @@
-//! Sends the readings that are due to the hub, in order, and retries until the hub has acknowledged them.
+//! Sends the readings that are due to the hub, in the order of each partition, and retries until the hub has
+//! acknowledged them.
 //!
 //! ```text
 //! the walk ─ every 100 ms what is due ─► a queue for each partition ─► one batch at a time ─► the hub

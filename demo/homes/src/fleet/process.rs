@@ -1,4 +1,4 @@
-//! One child process of the demo: started, monitored, signalled, and ended with its parent.
+//! One child process of the demo: started, monitored, signalled, and killed when it is dropped.
 
 use std::fs::OpenOptions;
 use std::io;

@@ -1,4 +1,5 @@
-//! Measures the CPU time and memory of all processes of the demo.
+//! Adds up the CPU time and memory of all processes of the demo: those of hosts and hub are given to it, its
+//! own process it measures.
 
 use std::time::Duration;
 

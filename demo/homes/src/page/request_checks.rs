@@ -1,4 +1,5 @@
-//! Checks the `Host` and `Origin` headers of requests, so that only pages of this server can send them.
+//! Checks the `Host` and `Origin` headers of requests, so that only pages of this server can send them, and
+//! sets the security headers of all answers.
 //!
 //! Another web page in the same browser can send requests to loopback, and can give its own name the address
 //! 127.0.0.1. The first shows in `Origin`, the second in `Host`.

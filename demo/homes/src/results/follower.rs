@@ -1,4 +1,5 @@
-//! Follows a log of results: reads the updates that were appended since the last call.
+//! Follows a log of results: reads one new update at a time, and the whole state again if updates were
+//! deleted before they were read.
 
 use super::entry::Entry;
 use super::load::load;

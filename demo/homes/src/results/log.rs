@@ -1,4 +1,5 @@
-//! One log of results: numbered objects that are created once and never changed.
+//! One log of results: numbered updates and snapshots, each an object that is created once, never changed,
+//! and deleted when it is old.
 
 use bytes::Bytes;
 use ephor::PartitionId;

@@ -1,4 +1,5 @@
-//! The audit: compares the sent readings with the results, home by home.
+//! The audit: compares the sent readings with the results, home by home, and counts readings that are
+//! overdue.
 
 use std::collections::VecDeque;
 use std::time::Duration;

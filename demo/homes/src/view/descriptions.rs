@@ -1,4 +1,5 @@
-//! Describes a home and its alarms as text.
+//! Builds the page's data of one home and of one alarm from the consolidated state, with the values of
+//! sensors as text.
 
 use super::model::{AlarmLine, HomeNow, SensorNow};
 use crate::city::room_of;

@@ -1,4 +1,5 @@
-//! Measures the latency from the sending of a reading to the page: samples of the last minute.
+//! Measures the latency from the sending of a reading to the page (samples of the last minute), and a rate
+//! per second (of the last five seconds).
 
 use std::collections::VecDeque;
 use std::time::Duration;

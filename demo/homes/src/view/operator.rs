@@ -1,4 +1,5 @@
-//! The owners of partitions, read from the store of the hosts, and their lag, read from the hub.
+//! The owners of partitions and the changes of owners, read from the store of the hosts; and the lag, read
+//! from the hub.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

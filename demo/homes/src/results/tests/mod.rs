@@ -1,4 +1,4 @@
-//! Tests of the results with slow, dead, stale and paused owners.
+//! Tests of the results with slow, dead, stale and paused owners, with damaged objects, and in a folder.
 
 pub(crate) mod faulty_store;
 mod folder;

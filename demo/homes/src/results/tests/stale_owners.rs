@@ -1,4 +1,5 @@
-//! Tests of owners that were paused for a long time, and of damaged objects.
+//! Tests of owners that were paused for a long time, of damaged objects, of the number of objects that are
+//! kept, and of the content of an update.
 
 use object_store::memory::InMemory;
 use object_store::path::Path;

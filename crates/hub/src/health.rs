@@ -1,4 +1,5 @@
-//! Reports the problems that keep the hubs of a namespace from working, for health checks.
+//! The problems that keep hubs from working, for health checks, and the state of a hub's commits that shows
+//! a hanging or failing disk. `LocalNamespace::health` collects them (`namespace.rs`).
 //!
 //! A health check waits neither for the disk nor for a commit: monitoring asks often, and needs an answer above all
 //! when the disk hangs.

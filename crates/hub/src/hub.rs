@@ -1,4 +1,5 @@
-//! One hub: its partitions, consumer groups and log. An `EventSource` for hosts in the same process.
+//! One hub: opens its log, its receivers and its readers, describes it, and closes it. Its changes are in
+//! `hub/changes.rs`, its `EventSource` for hosts in the same process in `hub/source.rs`.
 
 mod changes;
 mod source;

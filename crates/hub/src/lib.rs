@@ -24,6 +24,7 @@
 //! | `files/`, `lock.rs`, `disk_reserve.rs` | access to the disk; the space that stays free |
 //! | `os.rs` | calls to the operating system |
 //! | `health.rs` | the problems that keep hubs from working |
+//! | `error.rs` | the errors of sending and of managing hubs |
 
 mod appender;
 mod batch;

@@ -1,4 +1,5 @@
-//! Verifies a data folder: reads every byte and checks every checksum. Changes nothing.
+//! Verifies a data folder that no process has open: reads the record of each hub and every segment of its
+//! log, and checks their checksums. Changes nothing but the process id in the file `LOCK`.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Tests of `hub.json`: it is read as it was written, or its damage is detected.
+//! Tests of the stored description of a hub: `hub.json` is read as it was written, or its damage is
+//! detected; folder names are unique.
 
 use std::sync::{Arc, Mutex};
 

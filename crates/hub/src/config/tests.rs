@@ -1,4 +1,5 @@
-//! Tests of the configuration: the error texts of invalid values, and the files that are read.
+//! Tests of the configuration: defaults, ranges, and the error texts of invalid values. Tests of
+//! configuration files are in `tests/files.rs`.
 
 mod files;
 

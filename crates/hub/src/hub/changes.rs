@@ -1,5 +1,5 @@
-//! Changes a running hub: consumer groups, number of partitions, retention. Every call returns when the
-//! change is on disk.
+//! Changes a running hub: consumer groups, number of partitions, retention; also applies retention, or
+//! begins a new segment, at once. Calls wait for the disk.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 

@@ -1,4 +1,5 @@
-//! Commits batches: encodes frames, writes and syncs them together, then publishes them to readers.
+//! Commits batches to the log: encodes frames, writes them together, syncs them unless the page cache is
+//! enough, and makes them readable. `appender.rs` then hands them to waiting receivers.
 
 use std::io;
 

@@ -1,4 +1,5 @@
-//! The durable mark: the position up to which the log is known to be on disk. Distinguishes a torn tail from damage.
+//! The durable mark: the position up to which the log is known to be on disk. Distinguishes a torn tail from
+//! damage.
 //!
 //! Unreadable bytes after the last frame may be an unfinished commit, which was never acknowledged, or an acknowledged
 //! commit that was damaged later. Under load, each commit proves that the one before is on disk. The mark does so for the

@@ -1,5 +1,5 @@
-//! The list of a hub's segments, shared by all readers. The writer ([`Journal`](super::Journal)) appends to
-//! it.
+//! The segments of a hub's log, shared by all readers: reads frames and finds times across segments, despite
+//! damage. The writer ([`Journal`](super::Journal)) adds and removes segments.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};

@@ -1,4 +1,5 @@
-//! Stores the proven time of a log, and corrects the dates of its segments when the clock jumps.
+//! Stores the proven time of a log, and corrects, for retention, the dates of its segments when the clock
+//! jumps. Stored events do not change.
 
 use ephor_core::time::Timestamp;
 

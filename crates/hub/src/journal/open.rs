@@ -1,5 +1,5 @@
-//! Opens the log of a hub, one for all its partitions: recovers the newest segment, and decides where the sequence
-//! numbers of each partition continue.
+//! Opens the log of a hub, one for all its partitions: recovers the newest segment, and decides where the
+//! sequence numbers of each partition continue.
 //!
 //! Older segments are not read. Before anything is served, files and folder are synced: a process that was killed may
 //! have left its last writes, and the names of its files, in the page cache.

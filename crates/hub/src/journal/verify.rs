@@ -1,4 +1,5 @@
-//! Verifies a whole log: reads every segment and checks every checksum.
+//! Verifies a whole log: reads every segment and checks the checksums of its header and its frames. Files of
+//! the index, the mark and the time are not verified.
 
 use std::io;
 

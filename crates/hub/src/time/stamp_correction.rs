@@ -1,4 +1,5 @@
-//! Corrects the stored enqueued times of events that were written before the clock was set ahead.
+//! Computes, for retention, when events were really stored that got their enqueued time before the clock was
+//! set ahead or caught up. Stored events do not change.
 //!
 //! An event must never be dated earlier than it was stored, since retention would delete it early. In doubt the date is
 //! later. The file `time` of a log stores the corrections (`journal/time_file.rs`).

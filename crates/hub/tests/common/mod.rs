@@ -1,4 +1,5 @@
-//! Test helpers that the tests of the hub share.
+//! Test helpers that the tests of the hub share: files for each durability, a clock that the test moves, the
+//! raw events of a partition, and simulated disks in the files of this folder.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 pub(crate) mod blocking_files;

@@ -1,5 +1,6 @@
-//! Tests that acknowledged events survive crashes, kills, restarts and disk faults, and that only retention
-//! deletes them. One test binary, to save build time.
+//! Tests that acknowledged events survive crashes, kills, restarts and disk faults, that only retention
+//! deletes them, that one process opens a folder, and that all `Files` behave alike. One test binary, to
+//! save build time.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

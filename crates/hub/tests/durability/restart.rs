@@ -1,5 +1,5 @@
-//! Tests of a restart: all events are kept, whether the hub was closed or killed, and no sequence number is
-//! used twice.
+//! Tests of a restart after a close or a kill: events on disk or in the page cache are kept, and no sequence
+//! number is used twice, even if a power failure lost the events of the page cache.
 //!
 //! A killed process leaves its files as they are, so a copy of the folder of an open hub is what the next process finds.
 //! (Power failures are tested in `crashes.rs`.)

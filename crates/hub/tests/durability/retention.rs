@@ -1,4 +1,5 @@
-//! Tests of retention: whole segments are deleted, by size and by age, and readers learn how many events they missed.
+//! Tests of retention: whole segments are deleted, by size and by age, and readers learn how many events
+//! they missed.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Tests of wall clock jumps, ahead and back, at start and while the hub runs: no acknowledged event is deleted because
-//! of a jump, and new events carry the right time again once the clock is right.
+//! Tests of wall clock jumps, ahead and back, at start and while the hub runs: no acknowledged event is
+//! deleted because of a jump, and new events carry the right time again once the clock is right.
 
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;

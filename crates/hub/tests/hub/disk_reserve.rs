@@ -1,5 +1,5 @@
-//! Tests of the disk reserve: senders are refused before the disk is full, the log reports it, and sending
-//! continues by itself when there is free space again.
+//! Tests of the disk reserve: senders are refused before the disk is full, the health of the namespace shows
+//! it, and sending continues by itself when there is free space again.
 
 use std::time::Duration;
 

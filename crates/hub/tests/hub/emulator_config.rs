@@ -1,5 +1,5 @@
-//! Tests that a configuration file creates its hubs: Ephor's own file, and the `Config.json` of Microsoft's
-//! emulator.
+//! Tests that a configuration file, Ephor's own or the `Config.json` of Microsoft's emulator, leads to
+//! running hubs, and that errors in it are told with their place.
 
 use std::path::PathBuf;
 

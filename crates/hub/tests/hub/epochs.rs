@@ -1,5 +1,5 @@
-//! Tests of the epoch rules for receivers ("With Epoch", "No Epoch", "Mixed Mode" in the documentation of *Event Processor
-//! Host*), with the error texts of the service; on a hub on disk and on one in memory.
+//! Tests of the epoch rules for receivers ("With Epoch", "No Epoch", "Mixed Mode" in the documentation of
+//! *Event Processor Host*), with the error texts of the service; on a hub on disk and on one in memory.
 //!
 //! The conformance suite in `ephor-testkit` tests the same for every source. These tests add the exact texts, and what
 //! only this hub has: a clock that the test moves, group names without case, and the reader for tools.

@@ -1,5 +1,5 @@
-//! Tests of a folder whose messages were stored without validating every section: all its events can be read, without
-//! their invalid sections.
+//! Tests of a folder whose messages were stored without validating every section: all its events can be
+//! read, without their invalid sections.
 //!
 //! A version that validated neither headers nor footers wrote `tests/golden/v1-without-validation`. This version refuses its
 //! messages, so it cannot write them again.

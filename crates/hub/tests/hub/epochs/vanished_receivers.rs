@@ -1,5 +1,5 @@
-//! Tests of receivers that vanish without a detach: they count as receivers of the partition for ten
-//! minutes.
+//! Tests of receivers that vanish without a detach: they keep their place in the partition for ten minutes
+//! by default, and longer while nobody wants it. Also of events given back, and of the idle probe.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! The authentication tokens that a connection has put on `$cbs`, and the operations that they permit.
+//! The credentials of one connection (tokens that it has put on `$cbs` or sent with a request, or a key
+//! given by SASL PLAIN), the operations that they permit, and their expiry.
 //!
 //! A connection may have many links and many tokens. Each link remembers the grant that covers it, so that
 //! checking all links takes one lookup of one token for each.

@@ -1,4 +1,5 @@
-//! Limits connections by the number of files that the process may have open.
+//! Lowers the configured connection limits so that connections take at most half of the files that the
+//! process may have open.
 //!
 //! Every connection is an open file, and so is every segment of a log. If connections could take all of them,
 //! the hub could begin no new segment, and nothing could be stored.

@@ -1,4 +1,5 @@
-//! The gateway server: accepts connections, and shuts down gracefully.
+//! The gateway server: listens, refuses addresses that others can reach without protection, accepts
+//! connections (plain TCP or TLS), and shuts down gracefully.
 //!
 //! Shutdown goes in this order: the listener is closed; every connection waits for its sends and acknowledges
 //! them, sends `close`, and waits for the `close` of its peer. Connections that take longer than

@@ -1,7 +1,8 @@
-//! Caches the properties of a hub that never change, for answers of `$management`.
+//! Caches the creation time and the largest event size of a hub, which never change, for the attach of
+//! links, reads of the log and answers of `$management`.
 //!
-//! A description is a copy of all properties of a hub. Links are attached all the time, and these values stay
-//! the same for the life of a log.
+//! A description of a hub is a copy of all its properties. Links are attached all the time, and these values
+//! stay the same for the life of a log.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,5 @@
 //! Workarounds for individual SDKs, chosen by the product name in the properties of `open`, so that other
-//! clients are not affected.
+//! clients are not affected. Today there is one: delayed acknowledgements for the Rust SDK.
 //!
 //! Only workarounds with a cost for other clients belong here. Most mistakes of SDKs are harmless to tolerate
 //! for everybody, and are tolerated where they occur: addresses in six forms (`wire::address`), selectors

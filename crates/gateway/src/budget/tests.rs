@@ -1,4 +1,4 @@
-//! Tests of the memory budget: waiting, eviction and wake-ups.
+//! Tests of the memory budget: waiting, eviction, wake-ups and log lines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Authentication of a peer, for both directions: limits before and after its first valid token, and expiry of tokens.
+//! Authentication of a peer, for both directions: limits before and after its first valid token, and expiry
+//! of tokens. Also the connection's timer, which runs this and the other periodic checks.
 //!
 //! ```text
 //! unauthenticated ─ a valid token ─► admitted ─ the last one expired ─► unauthenticated

@@ -1,4 +1,5 @@
-//! Outbound (hub → peer): fair FIFO queues of receivers that have events but may not send them yet.
+//! Outbound (hub → peer): fair FIFO queues of receivers that may not send now, because the output has no
+//! room or the window of their session is closed. Receivers without credit are in no queue.
 //!
 //! ```text
 //! room ─────────── the peer has read something ──► ready ─► next()

@@ -1,5 +1,5 @@
-//! The state of a link, for both directions: inbound (`Request`, `Sender`, `PendingSender`) and outbound (`Reply`,
-//! `Receiver`, see `receiver.rs`).
+//! The state of a link, for both directions: inbound (`Request`, `Sender`, `PendingSender`) and outbound
+//! (`Reply`, `Receiver`, see `receiver.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,12 +1,14 @@
-//! Idempotent producers: they number their events, so that a batch that is sent twice is stored once.
+//! Idempotent producers, which number their events so that a batch sent twice is stored once: the producers
+//! that a gateway knows, and the answer to the attach of one.
 //!
 //! The gateway knows a producer by its id, its epoch and the number of its last event on disk. The answer to
 //! its attach has all three, but the number that the producer brought along, if it did: an SDK counts on from
 //! the answer, and then sends again what it has no acknowledgement for. A producer that brings none and is new
-//! begins at 1; one that brings a later number than is known here goes on after that. This state lives as long as the gateway, not as long as the log: after a restart
-//! a producer resumes with the number that it brings along, and a batch whose answer was lost at the time of
-//! the restart can be stored twice. The service documents the same feature as best effort. Nothing is
-//! acknowledged that is not on disk, whatever was sent again, dropped or failed before.
+//! begins at 1; one that brings a later number than is known here goes on after that. This state lives as long
+//! as the gateway, not as long as the log: after a restart a producer resumes with the number that it brings
+//! along, and a batch whose answer was lost at the time of the restart can be stored twice. The service
+//! documents the same feature as best effort. Nothing is acknowledged that is not on disk, whatever was sent
+//! again, dropped or failed before.
 //!
 //! A producer that attaches without a number resumes with the number in the answer, and may send other events
 //! than the producer before it did. So the answer is delayed until nothing of that producer is in flight:

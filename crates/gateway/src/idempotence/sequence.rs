@@ -9,8 +9,8 @@
 //! sent after it; those of them that are still in flight must not be stored. The next number is the first one
 //! that is neither stored nor in flight, so a gap is filled before anything else is accepted.
 //!
-//! A repeat has the first and the last number of the batch that it repeats, and the same events. Whatever else
-//! has numbers from before is other events: they are refused, since nobody would store them.
+//! A repeat has exactly the numbers of one known batch, or of several in a row, and the same events. Whatever
+//! else has numbers from before is other events: they are refused, since nobody would store them.
 //!
 //! On the wire, numbers go from 0 to [`i32::MAX`] and wrap around. Here they do not wrap: a number on the
 //! wire stands for the one that is nearest to the end of what is stored.

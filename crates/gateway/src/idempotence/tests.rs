@@ -1,5 +1,5 @@
-//! Tests of idempotent producers: their ids, and their sequence numbers when a delivery is repeated, fails, or
-//! is lost with its connection.
+//! Tests of idempotent producers: their ids, and their sequence numbers when a delivery is repeated, fails,
+//! or is lost with its connection.
 
 use ephor_hub::SendError;
 use futures_util::FutureExt;

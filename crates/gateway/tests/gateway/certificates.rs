@@ -1,5 +1,5 @@
-//! Tests of development certificates: a certificate is kept unless it lacks a requested name or is half
-//! written after a crash, and other users cannot read its key.
+//! Tests of certificates: one for development is kept unless it lacks a requested name or is half written
+//! after a crash, other users cannot read its key, and a certificate is replaced while the server runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Tests of limits of single connections, and of graceful shutdown: a peer that exceeds a limit is closed,
-//! and others are not affected.
+//! Tests of the connection limits, of the limits of single connections, and of graceful shutdown: an
+//! offender loses its link or its connection, and others are not affected.
 
 use std::time::Duration;
 

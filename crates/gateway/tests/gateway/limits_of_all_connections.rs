@@ -1,5 +1,5 @@
 //! Tests of the limits of all connections together: beyond them only the new link, session or token is
-//! refused.
+//! refused. Limits so small that unauthenticated connections could use them up are invalid.
 
 use ephor_amqp::connection::Event;
 use ephor_amqp::performative::{Attach, Outcome};

@@ -1,5 +1,5 @@
-//! Tests of a log whose messages were validated by older rules, and of the same messages sent now: some
-//! libraries write such messages, and others cannot read them.
+//! Tests of messages that some libraries write and others cannot read: in a log that older rules validated,
+//! and sent now, they are delivered in a readable form or rejected.
 
 use ephor_amqp::performative::Outcome;
 use ephor_amqp::validate::validate;

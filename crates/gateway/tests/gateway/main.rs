@@ -1,4 +1,5 @@
-//! Tests of the gateway over real sockets, with Ephor's own AMQP engine as the client.
+//! Tests of the gateway over real sockets, or streams in memory, with Ephor's own AMQP engine or frames
+//! written by hand as the client.
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says where it failed")]
 

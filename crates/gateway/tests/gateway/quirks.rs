@@ -1,4 +1,5 @@
-//! Tests of the workarounds for individual SDKs.
+//! Test of the workarounds for individual SDKs: only the products in `QUIRKS` wait for acknowledgements and
+//! for the answer to a `detach`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

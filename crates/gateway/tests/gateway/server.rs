@@ -1,4 +1,5 @@
-//! Test helper: a gateway to a hub in memory, on a free port.
+//! Test helper: a gateway on a free port of loopback, to a hub in memory, on files of the test or in a
+//! golden folder; and a wall clock that the test sets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

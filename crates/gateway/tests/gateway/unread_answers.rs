@@ -1,5 +1,5 @@
-//! Tests of peers that send requests to `$management` and do not read the answers: the link is detached in
-//! the end, and the memory is bounded.
+//! Tests of peers that send requests to `$management` and do not read the answers: the link is detached, or
+//! the connection closed when the memory of all connections is used up.
 
 use std::time::Duration;
 

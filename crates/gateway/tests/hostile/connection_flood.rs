@@ -1,4 +1,5 @@
-//! Tests of a flood of thousands of connections from a second process that never authenticate.
+//! Tests of thousands of connections from a second process that never authenticate, and of refused links
+//! with long names: memory stays bounded, and other clients are served.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! Tests of malicious peers: they are closed with a clear error, other clients are not affected, and memory
-//! stays bounded.
+//! Tests of malicious peers, and of many receivers on a slow disk: offenders lose what they misuse (a link,
+//! a session or the connection), other clients are not affected, and memory stays bounded.
 //!
 //! The tests measure the memory of this process, so only one runs at a time.
 

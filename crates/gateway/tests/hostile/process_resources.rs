@@ -1,4 +1,5 @@
-//! Test helper: measures memory and CPU time of this process, and starts a second one.
+//! Test helper: measures memory and open files of this process, lets one test run at a time, and runs a test
+//! in a second process.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};

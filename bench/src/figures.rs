@@ -1,4 +1,5 @@
-//! Prints the results of a benchmark: Ephor's figure, the figure that it is compared with, and their ratio.
+//! Prints a benchmark's figures (Ephor's, the one it is compared with, their ratio, and whether a bound is
+//! met), and holds what all benchmarks share: medians, number formats, progress lines, the exit code.
 
 use std::process::ExitCode;
 use std::time::Duration;

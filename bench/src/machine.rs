@@ -1,4 +1,5 @@
-//! Reads CPU time, memory and other figures of this process and this machine from the operating system.
+//! Reads time, CPU time, memory and other figures of processes, disks and this machine from the operating
+//! system, and sleeps in real time.
 
 use std::fs;
 use std::io;

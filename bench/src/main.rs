@@ -1,13 +1,14 @@
-//! Benchmarks, each compared with a peer or a physical limit that is measured in the same run.
+//! The benchmark program `ephor-bench`. Most results are compared with a peer or a physical limit that is
+//! measured in the same run, some with a fixed target.
 //!
 //! | command | measures |
 //! |---|---|
 //! | `ephor-bench host` | the cost of the host for each event (`host/`) |
 //! | `ephor-bench hub` | the cost of the embedded hub (`hub/`) |
 //! | `ephor-bench gateway` | the cost of AMQP, and of `ephor dev` (`gateway/`) |
-//! | `ephor-bench stores` | the duration of a planned move on each store (`stores/`) |
+//! | `ephor-bench stores` | planned moves on three stores, and a large fleet on PostgreSQL (`stores/`) |
 //! | `ephor-bench homes` | the latency of the page of `ephor demo`, and its highest speed (`homes/`) |
-//! | `ephor-bench` | the first two |
+//! | `ephor-bench` | the first two, the hub in small |
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 

@@ -1,5 +1,5 @@
-//! Benchmarks of AMQP: Ephor's gateway and client, compared with a plain TCP stream, the hub without AMQP,
-//! and other clients.
+//! Benchmarks of AMQP and of `ephor dev`: receiving and sending compared with a plain TCP stream, the hub
+//! without AMQP, and other clients; start time and idle memory compared with fixed limits.
 //!
 //! | command | file | measures |
 //! |---|---|---|
@@ -8,8 +8,9 @@
 //! | `clients` | `clients.rs` | our host beside the official Python and JavaScript receivers |
 //! | `dev` | `start.rs` | the start time of `ephor dev`, and its memory when idle |
 //!
-//! The server is a process of its own, `ephor dev` as users start it; so is every client but ours, which runs
-//! in this one. Beside each rate stands the CPU time of both ends for one event.
+//! The server is a process of its own, `ephor dev` as users start it (fe2o3-amqp and the plain stream have
+//! another); so is every client but ours, which runs in this one. Beside each rate stands the CPU time of both
+//! ends for one event.
 
 mod clients;
 mod dev;

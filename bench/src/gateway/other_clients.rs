@@ -1,6 +1,6 @@
-//! Runs the clients in `bench/other_clients` as child processes, and measures their rate and the CPU time of both
-//! ends. The official Python and JavaScript clients receive from `ephor dev`; fe2o3-amqp does not: it receives from
-//! a server of its own.
+//! Runs the clients in `bench/other_clients` as child processes, and measures their rate and the CPU time of
+//! both ends. The official Python and JavaScript clients receive from `ephor dev`, fe2o3-amqp from a server
+//! of its own.
 //!
 //! Each client prints `EVENTS SECONDS`; until it ends, its CPU time can be read.
 

@@ -1,4 +1,5 @@
-//! Receives with Ephor's client over one connection, and measures its rate and the CPU time of both ends.
+//! Measures the rate and the CPU time of both ends: of any work against `ephor dev`, for all benchmarks of
+//! AMQP, and of receiving with Ephor's client over one connection.
 
 use std::future::Future;
 use std::time::Duration;

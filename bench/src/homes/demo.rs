@@ -1,5 +1,5 @@
-//! Runs `ephor demo` as a child process at a given `--speed`, and measures the rate of readings, latency, CPU time
-//! and memory, and whether any reading was lost or counted twice.
+//! Runs `ephor demo` as a child process at a given `--speed`, and measures the rate of readings, latency,
+//! CPU time and memory, and whether any reading was lost or counted twice.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Benchmark of the host: its cost for each event, compared with a plain receive loop.
 //!
-//! `ephor-bench host` prints time, allocations and instructions per event, the median of five runs.
+//! `ephor-bench host` prints time, allocations (of the median of five runs) and instructions per event.
 //! `ephor-bench host with N` and `ephor-bench host without N` read N events once and print nothing, for
 //! `perf` and `valgrind`.
 

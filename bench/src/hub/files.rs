@@ -1,4 +1,4 @@
-//! A file system wrapper that counts the disk operations of a hub.
+//! A file system wrapper that counts the commits, syncs, bytes read and files opened of a hub on disk.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Benchmarks of the embedded hub, compared with plain system calls on the same disk.
+//! Benchmarks of the embedded hub: sending, reading and latency compared with plain system calls on the same
+//! disk; opening, idle partitions, scaling and a soak test without such a comparison.
 //!
 //! | command | file | measures |
 //! |---|---|---|

@@ -1,5 +1,5 @@
-//! Soak test: sends for a long time under retention by size, and checks that memory and disk usage stay
-//! constant.
+//! Soak test: sends and reads for a long time under retention by size, and checks that memory does not keep
+//! growing and that disk usage stays below a limit.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Interoperability tests that receive from every kind of start position.
+//! Interoperability tests that receive from every kind of start position, from all partitions at once, and
+//! with the last enqueued event in each delivery.
 
 use std::time::Duration;
 

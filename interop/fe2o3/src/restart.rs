@@ -1,7 +1,7 @@
 //! Interoperability tests while the server is killed and started again on the same data and port.
 //!
-//! This library does not reconnect by itself; so an application does it here, in the simplest way: once more from the last event, once more what was
-//! not acknowledged.
+//! This library does not reconnect by itself; so an application does it here, in the simplest way: once more
+//! from the last event, once more what was not acknowledged.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

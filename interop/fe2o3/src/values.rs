@@ -1,4 +1,5 @@
-//! Interoperability tests that send every kind of value (sizes, properties, bodies) and receive it unchanged.
+//! Interoperability tests that send every kind of value (sizes, properties, bodies) and receive it
+//! unchanged; one that is too large, or is no message, is refused.
 
 use fe2o3_amqp::link::SendError;
 use fe2o3_amqp_types::messaging::{

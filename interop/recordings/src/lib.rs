@@ -1,4 +1,5 @@
-//! Replays recorded conversations with Azure Event Hubs against the embedded hub, and compares the answers.
+//! Replays recorded conversations with Azure Event Hubs against Ephor's gateway and a hub in memory, and
+//! compares the answers.
 //!
 //! Recordings hold every frame between a client and the service. The client's frames are sent to a gateway with a hub in
 //! memory, on virtual time, and every answer is compared with the service's, field by field. What depends on the run is

@@ -1,4 +1,5 @@
-//! Interoperability tests that send every kind of value (sizes, properties, bodies) and receive it unchanged.
+//! Interoperability tests that send every kind of value (sizes, properties, bodies) and receive it
+//! unchanged; one that is too large is refused.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,4 +1,5 @@
-//! The options of `stores fleet`, and the distribution of hosts over processes.
+//! The options of `stores fleet`, the distribution of hosts over processes, and the intervals of the hosts,
+//! derived from the lease duration.
 
 use std::fmt;
 use std::str::FromStr;

@@ -34,7 +34,7 @@ impl HubVerification {
     }
 }
 
-/// Verifies a data folder that no process has open. Changes nothing.
+/// Verifies a data folder that no process has open. Changes nothing but the process id in the file `LOCK`.
 pub fn verify_folder(folder: impl AsRef<Path>) -> Result<Vec<HubVerification>, HubError> {
     let folder = folder.as_ref();
     let _lock = FolderLock::acquire(folder)?;

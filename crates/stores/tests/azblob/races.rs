@@ -231,7 +231,9 @@ async fn round(shared_with: [SharedWith; 3], seed: u64) {
         actors.push(tokio::spawn(actor.run()));
     }
     for actor in actors {
-        assert!(actor.await.is_ok(), "see above; the seed is {seed}");
+        if let Err(contradiction) = actor.await {
+            panic!("the seed is {seed}: {contradiction}");
+        }
     }
     let judged = oracle.judged();
     assert!(judged.0 > 10 && judged.1 > 10 && judged.2 > 5, "too little to judge: {judged:?}, seed {seed}");

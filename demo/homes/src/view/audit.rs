@@ -24,7 +24,7 @@ impl Auditor {
         self.audit.homes_behind += u32::from(sent != found);
     }
 
-    /// Sets the number of sent readings.
+    /// The number of sent readings.
     pub(super) fn sent(&self) -> u64 {
         self.audit.sent
     }

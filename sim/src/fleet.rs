@@ -1,5 +1,6 @@
-//! The simulated hosts of a run: crashes, pauses and disturbs them. `starting.rs` and `stopping.rs` start
-//! and stop them.
+//! The simulated hosts of a run (`SimHost`) and the parts that they share (`World`): crashes, pauses and
+//! suspends hosts, and sets their clocks and store faults. `starting.rs` and `stopping.rs` start and stop
+//! them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Wraps a user's own processor, and reports every call to the judge.
+//! Wraps a user's own processor, reports every call to the judge, and adds faults to the calls: delays,
+//! hangs, panics and errors.
 //!
 //! The work of user code within a call cannot be seen, so it may checkpoint at any moment every event that it
 //! was called with. A checkpoint that came too soon shows in the user's own results in the end.

@@ -1,4 +1,5 @@
-//! Exports checkpoints to a file and imports them, to copy them from one store to another.
+//! Writes the checkpoints of a group as JSON text, and reads such a text, to copy them from one store to
+//! another. It accesses neither files nor stores.
 //!
 //! ```json
 //! {"ephor":1,"namespace":"contoso.servicebus.windows.net","hub":"homes","group":"$Default",

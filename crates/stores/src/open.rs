@@ -1,4 +1,5 @@
-//! Opens the store that a URL names.
+//! Opens the store that a URL names: for hosts, which create a missing one, or for tools, which create
+//! nothing and migrate no tables.
 
 use std::sync::Arc;
 

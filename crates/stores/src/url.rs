@@ -1,4 +1,4 @@
-//! Parses the URL of a store.
+//! `StoreUrl`: parses the URL of a store, and formats it without its secrets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

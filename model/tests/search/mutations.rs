@@ -1,4 +1,5 @@
-//! Tests that the model finds a counterexample for every mutation, that is, every rule that can be switched off.
+//! Tests that the model finds a counterexample for every mutation (a rule that can be switched off) that it
+//! can show; `src/mutations.rs` lists the others.
 
 use ephor_core::rules::Rules;
 use ephor_model::bounds::Bounds;

@@ -1,5 +1,5 @@
-//! Injects faults of one host process: crashes, pauses, clock jumps, faults of its connections and of its
-//! user code.
+//! Injects faults of one host process: crashes, pauses, stops and restarts, clock faults, faults of its
+//! connections to store and hub, and of its user code. Also adds hosts to the fleet.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Writes the tables of `docs/scale.md`, in Markdown. All but the last are computed on virtual time from a
-//! seed, so they are reproducible.
+//! Formats the tables of `docs/scale.md` as Markdown; `documents.rs` writes the file. All but the last are
+//! computed on virtual time from a seed, so they are reproducible.
 
 use std::fmt::Write;
 use std::time::Duration;

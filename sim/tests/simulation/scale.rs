@@ -1,5 +1,6 @@
-//! Tests of growing fleets: they become stable with the fewest moves, and more partitions do not cause more
-//! store calls. On virtual time and a seed.
+//! Tests of growing fleets, on virtual time from a seed: they become stable with the fewest moves, and more
+//! partitions do not cause more store calls. The last test compares `docs/scale.md` with the output of
+//! `ephor-sim scale`.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! The state that all calls of an Azure Blob store share: the container, the names, and the cached records.
+//! It creates a missing container, and stores and checks the names of groups.
 //!
 //! A cached record is used as a condition: if it is outdated, the service refuses the write, and the call
 //! reads and decides again. So the cache need not be kept up to date, and losing it is harmless. Only a

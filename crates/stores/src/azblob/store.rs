@@ -1,4 +1,4 @@
-//! `BlobStore`: implements `Store` with the methods of the session.
+//! `BlobStore`: connects or opens a store, and implements `Store` with the methods of the session.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A small connection pool. It opens connections on demand and gives each to one call at a time.
+//! A small connection pool. It opens connections on demand and gives each to one call at a time. Renewals and
+//! heartbeats have a reserved connection, and so have views and changes of ownership.
 //!
 //! A connection returns to the pool only after its call has succeeded. After an error, or if the call
 //! was dropped, the connection is closed: no call may read the answer of another.

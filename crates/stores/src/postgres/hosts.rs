@@ -1,4 +1,5 @@
-//! Writes host records, and the desired states of hosts.
+//! Writes host records and the desired states of hosts, and deletes those of hosts that are long dead. A
+//! heartbeat returns the desired state of its host; host records are read in `views.rs`.
 
 use ephor_core::host_record::{HostRecord, Want};
 use ephor_core::ids::{GroupId, HostId};

@@ -1,4 +1,5 @@
-//! Listens for wake-up notifications (`LISTEN`) on one connection of the process.
+//! Listens for wake-up notifications (`LISTEN`) on one connection for each store, which it opens with the
+//! store's first heartbeat or wait for a wake-up.
 //!
 //! Nothing relies on it: a wake is a hint. It reconnects with a backoff, which starts again at the
 //! shortest after a stable connection. After each reconnect it wakes all waiting hosts once, because it

@@ -1,4 +1,5 @@
-//! Encodes values as SQL literals. Every value in a statement is encoded here.
+//! Encodes values as SQL literals: texts, names, times, epochs, arrays. Every text of a record or a request
+//! is encoded here.
 //!
 //! Statements use the simple protocol, with their values in the text: one round trip and no prepared
 //! statement, which a pooler could lose by choosing another connection.

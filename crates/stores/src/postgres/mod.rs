@@ -1,7 +1,7 @@
 //! A store in a PostgreSQL database, for hosts on several machines.
 //!
 //! ```text
-//!   PostgresStore ── read ──► connections.rs: a few connections, shared by all hosts of the process
+//!   PostgresStore ── read ──► connections.rs: a few connections, shared by all hosts of the store
 //!        │   decide by ephor_core::record (partition_state.rs, ownership_changes.rs)
 //!        └── write, if it is still as it was read ──► one statement, one round trip
 //!

@@ -1,5 +1,6 @@
 //! Changes ownership: claim, transfer, release and seek. Each reads, decides, and writes lease, fence,
-//! history and wake-up in one statement, if the lease is still in the state that was read.
+//! history and wake-up in one statement, if the lease is still in the state that was read. The history is
+//! also read here.
 //!
 //! The statement locks the checkpoint's row before the lease's row. A transaction of the user may hold
 //! the checkpoint's row ([`save_in`](super::PostgresStore::save_in)); a statement that waits for it must

@@ -1,4 +1,4 @@
-//! Creates the tables and migrates older ones.
+//! Creates the tables, migrates older ones, and refuses those of a later release.
 //!
 //! `schema_version` holds the version of the tables. A release that only adds a column need not raise
 //! it: older releases keep the values of columns that they do not know. A release that raises it locks the

@@ -1,4 +1,5 @@
-//! `PostgresStore`: implements `Store` with the methods of the session.
+//! `PostgresStore`: implements `Store` with the methods of the session, and saves in a transaction of the
+//! user (`save_in`).
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Reads all records of a group in one round trip.
+//! Reads a view of a group (leases, checkpoints, host records, origin) in one round trip. Also lists all
+//! groups, and writes the origin of a group. The history is in `ownership_changes.rs`.
 
 use ephor_core::ids::GroupId;
 use ephor_core::store::{GroupOrigin, HostEntry, View};

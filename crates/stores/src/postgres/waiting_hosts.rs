@@ -1,5 +1,5 @@
-//! Registers the hosts of this process that wait for a wake-up, and encodes the notifications that wake
-//! them.
+//! Registers the hosts that wait for a wake-up through one store of this process, and encodes the
+//! notifications that wake them.
 //!
 //! A notification carries a hash of the group and a hash of the host, or only that of the group. Hosts
 //! with equal hashes wake each other, which costs a scan.

@@ -1,5 +1,5 @@
-//! Encodes the reason of a change of owner as text: `claimed:expired`, `handed-over`, `released:shutdown`,
-//! `sought:ada`.
+//! Encodes the reason of a change of owner as text, and decodes it: `claimed:expired`, `handed-over`,
+//! `released:shutdown`, `sought:ada`.
 
 use ephor_core::history::ChangeReason;
 use ephor_core::lease::{ClaimCause, ReleaseCause};

@@ -1,4 +1,4 @@
-//! Encodes a host record as text. The store keeps the host's id in a field of its own.
+//! Encodes a host record as text, and decodes it. The store keeps the host's id in a field of its own.
 
 use std::time::Duration;
 

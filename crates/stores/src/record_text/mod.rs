@@ -1,5 +1,5 @@
-//! Encodes records as text, in the same formats for every store. The formats are stored, so they must not
-//! change.
+//! Encodes host records, origins, positions and reasons of changes as text, and decodes them, in the same
+//! formats for every store. The formats are stored, so they must not change.
 //!
 //! A reader ignores unknown fields and fills in missing ones, so that two releases can share a store. An
 //! unknown value (a new state of a host, a new reason) reads as the nearest safe one, if there is one, and

@@ -1,5 +1,5 @@
-//! Encodes the origin of a group (the partitions that existed when the consumer group began) as text:
-//! `{"partitions":[0,1,2],"log":"a1b2"}`.
+//! Encodes the origin of a group (the partitions that existed when the consumer group began) as text, and
+//! decodes it: `{"partitions":[0,1,2],"log":"a1b2"}`.
 
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::store::GroupOrigin;

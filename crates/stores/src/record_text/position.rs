@@ -1,4 +1,4 @@
-//! Encodes a position as text: `{"finished":7,"offset":"7","enqueued_at":1700000000123}`,
+//! Encodes a position as text, and decodes it: `{"finished":7,"offset":"7","enqueued_at":1700000000123}`,
 //! `{"start":"earliest"}`, `{"at":7}`, `{"after":7}`, `{"at_offset":"@x"}`, `{"after_offset":"@x"}`,
 //! `{"from":1700000000123}`.
 

@@ -1,5 +1,6 @@
-//! Runs transactions on one connection. Each takes the write lock, reads, decides, writes and
-//! releases the lock, without waiting in between.
+//! Runs transactions on one connection, and syncs them to disk. A transaction that writes takes the write
+//! lock, reads, decides, writes and releases the lock, without waiting in between; one that only reads takes
+//! no lock that a writer waits for.
 //!
 //! ```text
 //!   BEGIN IMMEDIATE ─ read ─ decide ─ write ─ COMMIT        the write lock is held: microseconds

@@ -1,4 +1,5 @@
-//! `SqliteStore`: sends every call of `Store` to the worker thread as one transaction.
+//! `SqliteStore` and its options: sends each call of `Store` to the worker thread as one transaction.
+//! `changed` waits for a wake-up instead.
 
 use std::fmt;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The store's operations, each in one transaction: read, decide by [`ephor_core::record`], write.
+//! The store's operations on partitions, each in one transaction: read, decide by [`ephor_core::record`],
+//! write. Views, host records and the history are in `records/`.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Registers the hosts of this process that wait for a wake-up, with the last wake-up that each has seen.
+//! Registers the hosts that wait for a wake-up through one store of this process, with the last wake-up that
+//! each has seen.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

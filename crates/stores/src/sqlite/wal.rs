@@ -1,5 +1,6 @@
-//! Rewrites SQLite's write-ahead log with its own bytes when a store is opened, so that blocks of an
-//! earlier failed sync reach the disk.
+//! Walks SQLite's write-ahead log up to its last valid frame, and passes the bytes to the caller. `open.rs`
+//! uses it to count the frames, and to write the log again with its own bytes, so that blocks of an earlier
+//! failed sync reach the disk.
 //!
 //! After a failed `fdatasync` the kernel marks the pages that it could not store as clean: they can
 //! still be read, no later sync writes them, and processes that open the file afterwards get no error.

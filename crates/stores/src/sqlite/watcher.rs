@@ -1,7 +1,7 @@
 //! The thread that polls the database file for changes by other processes, and wakes waiting hosts.
 //!
 //! Every 50 ms it asks SQLite whether any process has committed (`PRAGMA data_version`, which reads
-//! shared memory), and only then reads which hosts of this process were woken. It starts with the first
+//! shared memory), and only then reads which hosts of this store were woken. It starts with the first
 //! call that waits, and ends with the store.
 
 use std::io;

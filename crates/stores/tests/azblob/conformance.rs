@@ -1,5 +1,5 @@
-//! Runs the conformance suite on the Azure Blob store: in one and two processes, and shared with other
-//! SDKs.
+//! Runs the conformance suite on the Azure Blob store: with one store, with two stores that stand for two
+//! processes, and shared with other SDKs.
 
 use std::sync::Arc;
 use std::time::Duration;

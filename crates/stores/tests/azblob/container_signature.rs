@@ -1,5 +1,6 @@
-//! Tests that a shared access signature for one container (`sr=c`) is enough, although it does not permit
-//! requests about the container itself.
+//! Tests that a shared access signature for one container (`sr=c`) is enough for the store and for the
+//! container of a legacy Event Processor Host, although it does not permit requests about the container
+//! itself.
 
 use ephor_core::store::{Renewal, Store, StoreError};
 use ephor_stores::azblob::LegacyContainer;

@@ -1,4 +1,5 @@
-//! Tests that one damaged or missing blob affects only its own partition, and that tools do not change it.
+//! Tests that one damaged or missing blob affects only its own partition, and that tools change nothing. The
+//! last test is about the size of a host record.
 
 use std::time::Duration;
 

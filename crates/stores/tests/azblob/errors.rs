@@ -1,4 +1,5 @@
-//! Tests that errors of configuration and permissions say what to do, and show no key.
+//! Tests that errors of configuration, permissions and service say what to do, and show no key. Also tests
+//! the account warnings, and that requests have the service version that is set.
 
 use std::time::Duration;
 

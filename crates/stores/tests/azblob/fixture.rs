@@ -1,4 +1,4 @@
-//! Test helper: the group that the tests use, and their time limit.
+//! Test helper: the group that the tests use, a seek request, and the time limit of a test.
 
 #[path = "../shared/store_steps.rs"]
 mod store_steps;

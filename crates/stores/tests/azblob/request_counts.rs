@@ -1,4 +1,5 @@
-//! Tests that count the requests that each store call sends to the service.
+//! Tests that count the requests to the service: of a host's renewal interval, of a save, of changes of
+//! ownership, and of the revocation of all leases of a dead host.
 
 use std::time::{Duration, Instant};
 

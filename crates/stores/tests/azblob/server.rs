@@ -1,4 +1,5 @@
-//! Test helper: the Azurite server that all tests of this binary share, and a container for each test.
+//! Test helper: the Azurite server that all tests of this binary share, a container for each test, and stores
+//! that are opened there.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,5 +1,6 @@
-//! Tests of a failover to a server whose clock is minutes off: times of the old clock are not compared with
-//! the new one.
+//! Tests of times after a failover to a server whose clock is minutes off, and after a clock was set by
+//! years: times of the old clock are not compared with the new one. Whole hosts in a failover are in
+//! `failover.rs`.
 
 use std::time::Duration;
 

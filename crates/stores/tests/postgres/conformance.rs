@@ -1,4 +1,5 @@
-//! Runs the conformance suite on the PostgreSQL store: in one and two processes, and without listening.
+//! Runs the conformance suite on the PostgreSQL store: with one store, with two stores that stand for two
+//! processes, and without listening for wake-ups.
 
 use std::sync::Arc;
 use std::time::Duration;

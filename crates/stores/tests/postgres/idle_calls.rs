@@ -1,4 +1,5 @@
-//! Tests that an idle host makes as many store calls with many partitions as with few.
+//! Tests that an idle host makes as many store calls with 256 partitions as with 16: on the stores in memory,
+//! SQLite and PostgreSQL.
 //!
 //! Everything is counted from one renewal to another, so that a busy machine, where all goes slower, counts the
 //! same. `crates/host/tests/host/store_costs.rs` asks the same on virtual time.

@@ -1,5 +1,5 @@
-//! Tests that count the round trips of each store call, and that a connection pooler can run its
-//! statements.
+//! Tests that count the round trips of store calls, and that every statement is a simple query, which a
+//! connection pooler can run. Also tests that a connection that died while idle is replaced.
 
 use ephor_core::host_record::Want;
 use ephor_core::ids::PartitionId;

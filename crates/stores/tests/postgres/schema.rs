@@ -1,5 +1,6 @@
-//! Tests that tables are created once, keep unknown columns, and are refused if a newer version created
-//! them.
+//! Tests of the tables: they are created once, keep unknown columns, and are refused if a later release
+//! created or migrated them. Also tests damaged records, the length of the history, and the deletion of dead
+//! hosts.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,5 @@
 //! Tests that a connection to another machine sends no password before the server has proved its identity.
+//! Also tests that a server that acknowledges commits before they are on disk is refused.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
-//! Stress test: hosts claim, renew, save, hand over and release as fast as they can during faults, and the
-//! ownership rules must hold.
+//! Test helper of `faults.rs`: hosts that claim, renew, save, hand over and release as fast as they can, and
+//! checks that the ownership rules held.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Runs the conformance suite on the SQLite store.
+//! Runs the conformance suite on the SQLite store: in one process, and in two processes by turns.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Tests of processes that claim, renew, save, hand over and release at random on one file, and are killed
-//! at random moments: no epoch is used twice, no checkpoint moves back, no fenced save is stored, and
-//! acknowledged writes are kept.
+//! Tests of processes that work at random on one file, or create it, and are killed at random moments: no
+//! epoch is used twice, no checkpoint moves back, no fenced save is stored, acknowledged writes are kept, and
+//! the file opens.
 //!
 //!   parent ─start─► children: each says what was acknowledged before its next step
 //!      ▲                │

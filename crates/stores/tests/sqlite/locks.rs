@@ -1,5 +1,5 @@
-//! Tests that errors name the process that holds the write lock, that reads continue meanwhile, and that
-//! syncing the log releases no lock.
+//! Tests that errors name the process that holds the write lock, that reads continue meanwhile, that closing
+//! the log releases no lock, and that the last process leaves the log in place.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,5 @@
-//! Tests that files that cannot be a store are refused, with the reason and advice.
+//! Tests of opening a file: files that cannot be a store are refused with the reason and advice, and other
+//! users get no access. The last test: a store stops when a later release migrates its tables.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

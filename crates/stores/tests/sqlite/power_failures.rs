@@ -1,5 +1,5 @@
-//! Tests of a power failure after a failed sync: writes that were acknowledged before and after the sync
-//! are kept.
+//! Tests of a power failure after a failed sync: writes that were acknowledged before and after the sync are
+//! kept. The last test: a long log is copied into the database.
 //!
 //! The disk of these tests does what Linux does. A sync that fails leaves the pages that it should have written
 //! clean: they can be read, and no later sync writes them. A power failure leaves what syncs have written.

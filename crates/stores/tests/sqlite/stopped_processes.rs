@@ -1,5 +1,5 @@
 //! Tests that a process that is suspended (SIGSTOP) at random moments while it writes does not block other
-//! processes.
+//! processes; if it holds the write lock, their errors name it.
 //!
 //! `EPHOR_STORE_STOPS` says how often (100), `EPHOR_STORE_SEED` where the moments come from.
 

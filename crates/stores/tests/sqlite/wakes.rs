@@ -1,5 +1,5 @@
-//! Tests that wake-ups by other processes arrive within a fraction of a second, and that waiting costs
-//! almost no CPU time.
+//! Tests that a wake-up by another process arrives, and that waiting for one costs almost no CPU time. The
+//! delay is printed, not checked.
 
 use std::time::{Duration, Instant};
 

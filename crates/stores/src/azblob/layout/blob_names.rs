@@ -1,4 +1,4 @@
-//! The names of the blobs of a group.
+//! Makes and parses the names of the blobs of a group.
 //!
 //! ```text
 //!   [PREFIX/]NAMESPACE/HUB/GROUP/ownership/PARTITION      owner: shared with the other SDKs

@@ -1,4 +1,5 @@
-//! Reads the checkpoints in the container of a legacy Event Processor Host, after its hosts were stopped.
+//! `LegacyContainer`, a read-only store: it reads the checkpoints in the container of a legacy Event
+//! Processor Host, after its hosts were stopped, so that they can be imported into another store.
 //!
 //! ```text
 //!   [PREFIX]GROUP/PARTITION    .NET, Java, JavaScript; a slash between prefix and group is a part of the prefix

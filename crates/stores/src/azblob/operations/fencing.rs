@@ -1,5 +1,5 @@
-//! Raises the fence of a checkpoint. From then on only the new epoch may save, and the position that is
-//! read with the fence is the last one of all earlier epochs.
+//! Raises the fence of a checkpoint; for a seek, it also overwrites the position. From then on only the new
+//! epoch may save, and the position that is read with the fence is the last one of all earlier epochs.
 
 use ephor_core::checkpoint::Checkpoint;
 use ephor_core::epoch::Epoch;

@@ -1,5 +1,6 @@
-//! The store's operations: each reads the state of a partition, decides by `ephor_core::record`, and writes
-//! with conditions (ETags).
+//! The operations on partitions: changes of ownership and saves, which decide by `ephor_core::record` and
+//! write with conditions (ETags); fences; and views of a group. Renewals are in `renewal/`, host records and
+//! the history in `records/`.
 
 pub(super) mod fence_repairs;
 pub(super) mod fencing;

@@ -1,4 +1,6 @@
-//! Reads all records of a group from one listing of its blobs.
+//! Reads a view of a group (leases, checkpoints, host records, origin) from one listing of its blobs, and
+//! repairs low fences on the way. Also lists all groups, and writes the origin of a group. The history is in
+//! `records/history.rs`.
 //!
 //! The service lists by name, so checkpoints come before leases. A host that finds itself an owner must see
 //! a checkpoint that no earlier owner can still change. A checkpoint whose fence is the lease's epoch is

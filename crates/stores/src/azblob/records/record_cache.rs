@@ -1,4 +1,4 @@
-//! Caches the records that this process has read or written, by group and partition.
+//! Caches the records that one store has read or written, by group and partition.
 //!
 //! A record that this process wrote stays valid until its next write. While a write is in flight, and after
 //! a write whose answer was lost, the cache has no value, and it accepts no value that was read meanwhile.

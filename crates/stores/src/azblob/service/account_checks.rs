@@ -1,5 +1,5 @@
-//! Warns of settings of the storage account that are unsuitable for leases, such as soft delete and blob
-//! versions.
+//! Finds settings of the storage account that are unsuitable for leases (hierarchical namespace, soft delete,
+//! blob versions), and returns a warning for each. `session.rs` logs them.
 
 use crate::azblob::session::Session;
 

@@ -1,4 +1,5 @@
-//! Creates the client of a container: credential, transport and service version.
+//! Creates the client of a container: credential, transport and service version. Refuses to send credentials
+//! over a network without TLS, unless the address allows it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -10,9 +10,9 @@ const ANSWER: u8 = 5;
 const FAIL: u8 = 6;
 const HEAR: u8 = 7;
 
-/// Sends one event again, from `back` numbers before the next one.
+/// Sends a batch again: 1 is the last one, 2 the one before it.
 const fn again(back: u8) -> u8 {
-    2 | back << 3
+    2 | (back - 1) << 3
 }
 
 /// Sends `count` + 1 events.

@@ -106,7 +106,7 @@ pub mod producer {
 /// The rules of ownership are the same for every store; they are functions of the crate
 /// `ephor-core` (`record`), on which the author of a store depends directly.
 pub mod store {
-    pub use ephor_core::host_record::{Answer, HostRecord, Reply, Want};
+    pub use ephor_core::host_record::{HandoverAnswer, HandoverReply, HandoverRequest, HostRecord};
     pub use ephor_core::lease::{ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
     pub use ephor_core::store::{
         Capabilities, Claim, DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, GroupOrigin,

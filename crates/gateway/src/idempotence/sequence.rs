@@ -330,7 +330,11 @@ mod tests {
         sequence.stored(a);
         sequence.advance_to(2);
         sequence.advance_to(LOWEST);
-        assert_eq!((sequence.last_stored(), state(&sequence, 1, 3)), (3, Numbers::Stored), "it goes not back");
+        assert_eq!(
+            (sequence.last_stored(), state(&sequence, 1, 3)),
+            (3, Numbers::Stored),
+            "it goes not back"
+        );
         sequence.advance_to(50);
         assert_eq!((sequence.last_stored(), state(&sequence, 51, 1)), (50, Numbers::Next(51)));
         assert_eq!(state(&sequence, 1, 3), Numbers::Old { last: 50 });

@@ -1,6 +1,6 @@
 //! Writes host records, and the desired states of hosts.
 
-use ephor_core::host_record::{HostRecord, Want};
+use ephor_core::host_record::{HandoverRequest, HostRecord};
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::store::{DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER};
 
@@ -40,9 +40,10 @@ impl Session {
         // If the stored record is unreadable, all requests count as new.
         let before = before.and_then(|text| read_host(record.id.clone(), text).ok());
         let asked_before = before.map(|record| record.wants).unwrap_or_default();
-        let new: Vec<&Want> = record.wants.iter().filter(|want| !asked_before.contains(want)).collect();
+        let new: Vec<&HandoverRequest> =
+            record.wants.iter().filter(|want| !asked_before.contains(want)).collect();
         if !new.is_empty() {
-            let wake = |want: &&Want| {
+            let wake = |want: &&HandoverRequest| {
                 let payload = waiting_hosts::host(group, &want.owner).payload();
                 format!("SELECT pg_notify('{}', '{payload}')::text", waiting_hosts::channel(s))
             };

@@ -1,7 +1,7 @@
 //! Tests that count the round trips of each store call, and that a connection pooler can run its
 //! statements.
 
-use ephor_core::host_record::Want;
+use ephor_core::host_record::HandoverRequest;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::TransferRequest;
 use ephor_core::store::{Renewal, Store};
@@ -38,7 +38,8 @@ fn a_call_is_one_or_two_simple_queries_whatever_the_number_of_partitions() {
             costs.push(("view", weather.take_kinds(), 1));
             store.heartbeat(&group(), &record("a")).await.unwrap();
             costs.push(("heartbeat", weather.take_kinds(), 1));
-            let want = Want { partition: PartitionId(0), owner: host("b"), epoch: tokens[0].epoch };
+            let want =
+                HandoverRequest { partition: PartitionId(0), owner: host("b"), epoch: tokens[0].epoch };
             let asking = ephor_core::host_record::HostRecord { wants: vec![want; 20], ..record("a") };
             store.heartbeat(&group(), &asking).await.unwrap();
             costs.push(("heartbeat that asks", weather.take_kinds(), 2));

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use ephor_core::checkpoint::Position;
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use ephor_core::host_record::{
+    HandoverAnswer, HandoverReply, HandoverRequest, HostRecord, HostState, HostStatistics, ReadHub,
+};
 use ephor_core::ids::{GroupId, HostId, Incarnation, LogId, PartitionId};
 use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
@@ -58,14 +60,21 @@ fn record(name: &str, state: HostState) -> HostRecord {
 
 /// A record that uses every field.
 fn full_record(name: &str) -> HostRecord {
-    let want =
-        |partition, owner, epoch| Want { partition, owner: host(owner), epoch: Epoch::from_stored(epoch) };
+    let want = |partition, owner, epoch| HandoverRequest {
+        partition,
+        owner: host(owner),
+        epoch: Epoch::from_stored(epoch),
+    };
     HostRecord {
         max_partitions: Some(12),
         wants: vec![want(PartitionId(3), "b", 1), want(PartitionId(5), "c", 9)],
         answers: vec![
-            Answer { partition: PartitionId(0), asker: host("b"), reply: Reply::DrainingUntil(FIXED) },
-            Answer { partition: PartitionId(1), asker: host("c"), reply: Reply::No },
+            HandoverAnswer {
+                partition: PartitionId(0),
+                asker: host("b"),
+                reply: HandoverReply::DrainingUntil(FIXED),
+            },
+            HandoverAnswer { partition: PartitionId(1), asker: host("c"), reply: HandoverReply::No },
         ],
         statistics: HostStatistics { owned: 3, events: 41, lag_events: 5, failures: 2 },
         hub: Some(ReadHub { endpoint: "ns.example:5671".into(), log: LogId::new("log \"1\"") }),

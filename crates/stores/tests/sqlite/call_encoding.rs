@@ -6,7 +6,9 @@ use std::time::Duration;
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;
 use ephor_core::history::{ChangeReason, OwnershipChange};
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use ephor_core::host_record::{
+    HandoverAnswer, HandoverReply, HandoverRequest, HostRecord, HostState, HostStatistics, ReadHub,
+};
 use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, Lease, LeaseToken, LeaseVersion, ReleaseCause};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
@@ -229,11 +231,11 @@ pub(crate) fn lease_in(
 pub(crate) fn record_out(it: &HostRecord) -> RecordT {
     let HostStatistics { owned, events, lag_events, failures } = it.statistics;
     let numbers = (it.beat, ms(it.lease_duration), it.max_partitions, owned, events, lag_events, failures);
-    let want = |want: &Want| (want.partition.0, want.owner.to_string(), want.epoch.get());
-    let answer = |answer: &Answer| {
+    let want = |want: &HandoverRequest| (want.partition.0, want.owner.to_string(), want.epoch.get());
+    let answer = |answer: &HandoverAnswer| {
         let until = match answer.reply {
-            Reply::DrainingUntil(time) => Some(time.0),
-            Reply::No => None,
+            HandoverReply::DrainingUntil(time) => Some(time.0),
+            HandoverReply::No => None,
         };
         (answer.partition.0, answer.asker.to_string(), until)
     };
@@ -246,11 +248,11 @@ pub(crate) fn record_in((host, state, numbers, wants, answers, software, hub): &
     let (beat, lease, max_partitions, owned, events, lag_events, failures) = *numbers;
     let want = |want: &TokenT| {
         let LeaseToken { partition, owner, epoch } = token_in(want);
-        Want { partition, owner, epoch }
+        HandoverRequest { partition, owner, epoch }
     };
     let answer = |(partition, asker, until): &AnswerT| {
-        let reply = until.map_or(Reply::No, |time| Reply::DrainingUntil(Timestamp(time)));
-        Answer { partition: PartitionId(*partition), asker: id(asker), reply }
+        let reply = until.map_or(HandoverReply::No, |time| HandoverReply::DrainingUntil(Timestamp(time)));
+        HandoverAnswer { partition: PartitionId(*partition), asker: id(asker), reply }
     };
     HostRecord {
         id: id(host),

@@ -200,7 +200,9 @@ mod tests {
         for hub in ["homes", "homes.eu", "homes/alarms"] {
             let token = Scope::of_token(hub).unwrap();
             assert!(token.covers(&scope(&format!("sb://localhost/{hub}"))), "{hub}");
-            for other in ["sb://localhost/r", "sb://homes/r", "sb://homes.eu/r", "sb://homes/alarms", "sb://homes/"] {
+            for other in
+                ["sb://localhost/r", "sb://homes/r", "sb://homes.eu/r", "sb://homes/alarms", "sb://homes/"]
+            {
                 assert!(!token.covers(&scope(other)), "{hub} {other}");
             }
         }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{HostRecord, Want};
+use ephor_core::host_record::{HandoverRequest, HostRecord};
 use ephor_core::lease::{ReleaseCause, ReleaseRequest};
 use ephor_core::store::{DesiredState, Handoff};
 
@@ -72,7 +72,7 @@ pub async fn a_transfer_wakes_the_new_owner(fixture: &dyn StoreFixture) {
 
 pub async fn a_want_wakes_the_owner_when_it_is_new(fixture: &dyn StoreFixture) {
     let Some(scene) = scene_that_wakes(fixture).await else { return };
-    let want = |epoch| Want { partition: P, owner: host("a"), epoch: Epoch::from_stored(epoch) };
+    let want = |epoch| HandoverRequest { partition: P, owner: host("a"), epoch: Epoch::from_stored(epoch) };
     let asking = |wants| HostRecord { wants, ..plain_record(host("b")) };
     settle(&scene, &["a"]).await;
     scene.heartbeat(&asking(vec![want(1)])).await;

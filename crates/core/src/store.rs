@@ -160,9 +160,9 @@ pub enum Renewal {
     },
 }
 
-/// The outcome of giving a lease away, by transfer or by release.
+/// The outcome of giving a lease up, by transfer or by release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handoff {
+pub enum GiveUpOutcome {
     /// Done.
     Done,
     /// It was no longer ours.
@@ -302,10 +302,18 @@ pub trait Store: Send + Sync + 'static {
     }
 
     /// Hands a lease over in a new epoch, fences its checkpoint, and wakes the new owner.
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff>;
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome>;
 
     /// Releases a lease and wakes the successor; without one, every host with a record.
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff>;
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome>;
 
     /// Saves a position under the epoch with which the checkpoint is fenced; backwards only for a
     /// rewind.

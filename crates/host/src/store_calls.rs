@@ -10,8 +10,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Store, StoreError,
-    View,
+    Capabilities, Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Store,
+    StoreError, View,
 };
 use ephor_core::time::Monotonic;
 
@@ -118,13 +118,13 @@ impl StoreCalls {
     }
 
     /// Hands a lease over in a new epoch.
-    pub(crate) async fn transfer(&self, request: &TransferRequest) -> StoreResult<Handoff> {
+    pub(crate) async fn transfer(&self, request: &TransferRequest) -> StoreResult<GiveUpOutcome> {
         let partition = request.token.partition;
         self.call("transfer", Some(partition), self.store.transfer(&self.group, request)).await
     }
 
     /// Releases a lease.
-    pub(crate) async fn release(&self, request: &ReleaseRequest) -> StoreResult<Handoff> {
+    pub(crate) async fn release(&self, request: &ReleaseRequest) -> StoreResult<GiveUpOutcome> {
         let partition = request.token.partition;
         self.call("release", Some(partition), self.store.release(&self.group, request)).await
     }

@@ -10,7 +10,7 @@ use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Claim, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, StoreFuture, StoreLayer,
+    Claim, GiveUpOutcome, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, StoreFuture, StoreLayer,
     StoreRequest,
 };
 use ephor_core::time::Clock;
@@ -89,10 +89,14 @@ impl StoreLayer for ObservedStore {
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         Box::pin(async move {
             let answer = self.inner.transfer(group, request).await?;
-            if answer == Handoff::Done {
+            if answer == GiveUpOutcome::Done {
                 let partition = request.token.partition;
                 let epoch = self.epoch_of(group, partition, &request.to).await;
                 let epoch = epoch.or_else(|| request.token.epoch.next()).unwrap_or(request.token.epoch);
@@ -108,10 +112,14 @@ impl StoreLayer for ObservedStore {
         })
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         Box::pin(async move {
             let answer = self.inner.release(group, request).await?;
-            if answer == Handoff::Done {
+            if answer == GiveUpOutcome::Done {
                 let (token, reason) = (&request.token, ChangeReason::Released(request.cause));
                 self.ownership_changed(
                     (token.partition, token.epoch),

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreFuture, StoreRequest, View,
+    Capabilities, Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Seek,
+    SeekRequest, Store, StoreFuture, StoreRequest, View,
 };
 use crate::BoxFuture;
 use crate::history::OwnershipChange;
@@ -75,11 +75,19 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.forward(StoreRequest::renew(group, duration, tokens, limit))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         self.forward(StoreRequest::transfer(group, request))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         self.forward(StoreRequest::release(group, request))
     }
 
@@ -162,11 +170,19 @@ impl<L: StoreLayer> Store for L {
         StoreLayer::renew(self, group, duration, tokens, Some(limit))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         StoreLayer::transfer(self, group, request)
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         StoreLayer::release(self, group, request)
     }
 

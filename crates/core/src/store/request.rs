@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{
-    Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
+    Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
     StoreFuture, View,
 };
 use crate::history::OwnershipChange;
@@ -205,7 +205,7 @@ impl StoreRequest<Vec<Renewal>> {
     }
 }
 
-impl StoreRequest<Handoff> {
+impl StoreRequest<GiveUpOutcome> {
     /// A call to [`Store::transfer`].
     pub fn transfer(group: &GroupId, request: &TransferRequest) -> Self {
         let (group, transfer) = (group.clone(), request.clone());

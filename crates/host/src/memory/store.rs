@@ -22,8 +22,8 @@ use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferReques
 use ephor_core::record::{self, Change, NoEpochLeft, SaveVerdict};
 use ephor_core::rules::Rules;
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreFuture, View,
+    Capabilities, Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Seek,
+    SeekRequest, Store, StoreFuture, View,
 };
 use ephor_core::time::{Clock, Timestamp};
 
@@ -290,35 +290,43 @@ impl Store for MemoryStore {
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         try_at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.token.partition;
                 let old = records.leases.get(&partition);
                 let Some(change) = record::transfer(old, records.fence(partition), request, now)? else {
-                    return Ok(Handoff::NotOurs);
+                    return Ok(GiveUpOutcome::NotOurs);
                 };
                 self.apply(group, records, change, request.checkpoint_saved);
                 records.wake(&request.to);
-                Ok(Handoff::Done)
+                Ok(GiveUpOutcome::Done)
             })
         })
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.token.partition;
                 let old = records.leases.get(&partition);
                 let Some(change) = record::release(old, records.fence(partition), request, now) else {
-                    return Handoff::NotOurs;
+                    return GiveUpOutcome::NotOurs;
                 };
                 self.apply(group, records, change, request.checkpoint_saved);
                 match &request.successor {
                     Some(successor) => records.wake(successor),
                     None => records.wake_all(),
                 }
-                Handoff::Done
+                GiveUpOutcome::Done
             })
         })
     }

@@ -14,7 +14,7 @@ use ephor::{
 };
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Save, SaveRequest};
+use ephor_core::store::{Claim, GiveUpOutcome, Save, SaveRequest};
 use ephor_testkit::TestFleet;
 
 fn on_invalid(ledger: &Ledger, on_invalid_position: OnInvalidPosition) -> EventProcessorOptions {
@@ -344,5 +344,5 @@ pub(crate) async fn save_by_other_means(fleet: &TestFleet, sequence: u64, log: O
     assert!(matches!(save, Save::Saved(_)));
     let release =
         ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
-    assert_eq!(store.release(group, &release).await.unwrap(), Handoff::Done);
+    assert_eq!(store.release(group, &release).await.unwrap(), GiveUpOutcome::Done);
 }

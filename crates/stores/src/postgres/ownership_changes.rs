@@ -10,7 +10,7 @@ use ephor_core::ids::{GroupId, LogId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::record::{self, Change, CheckpointRecord, LeaseRecord};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, Handoff, MAX_HISTORY_PER_PARTITION, Seek, SeekRequest, StoreError};
+use ephor_core::store::{Claim, GiveUpOutcome, MAX_HISTORY_PER_PARTITION, Seek, SeekRequest, StoreError};
 use sqlx::postgres::PgRow;
 
 use super::connections::Purpose;
@@ -65,7 +65,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &TransferRequest,
-    ) -> Result<Handoff, Failure> {
+    ) -> Result<GiveUpOutcome, Failure> {
         let decide = |state: &PartitionState| {
             let old = state.lease.as_ref();
             let change = record::transfer(old, state.fence, request, state.reading.now)?;
@@ -78,7 +78,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &ReleaseRequest,
-    ) -> Result<Handoff, Failure> {
+    ) -> Result<GiveUpOutcome, Failure> {
         let wake = request
             .successor
             .as_ref()
@@ -203,12 +203,12 @@ impl Session {
     }
 }
 
-fn give_away(change: Option<Change>, wake: Wake) -> Decision<Handoff> {
+fn give_away(change: Option<Change>, wake: Wake) -> Decision<GiveUpOutcome> {
     match change {
-        None => Decision::Answer(Handoff::NotOurs),
+        None => Decision::Answer(GiveUpOutcome::NotOurs),
         Some(change) => {
             let planned = PlannedWrite { change, position: None, wake: Some(wake) };
-            Decision::Write(Box::new(planned), Handoff::Done)
+            Decision::Write(Box::new(planned), GiveUpOutcome::Done)
         }
     }
 }

@@ -11,8 +11,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, FORGET_HOSTS_AFTER, GroupOrigin, Handoff, Renewal, Save, SaveRequest,
-    Seek, SeekRequest, Store, StoreFuture, View,
+    Capabilities, Claim, DesiredState, FORGET_HOSTS_AFTER, GiveUpOutcome, GroupOrigin, Renewal, Save,
+    SaveRequest, Seek, SeekRequest, Store, StoreFuture, View,
 };
 
 use super::database_paths::DatabasePaths;
@@ -252,11 +252,19 @@ impl Store for SqliteStore {
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         self.write(group, request.clone(), transactions::transfer)
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         self.write(group, request.clone(), transactions::release)
     }
 

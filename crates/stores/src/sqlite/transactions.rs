@@ -6,7 +6,7 @@ use ephor_core::checkpoint::Checkpoint;
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::record::{self, SaveVerdict};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest};
+use ephor_core::store::{Claim, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Seek, SeekRequest};
 
 use super::records::{Records, TransactionError, TransactionResult};
 
@@ -52,29 +52,29 @@ fn renew_one(records: &Records<'_>, duration: Duration, token: &LeaseToken) -> T
     Ok(Renewal::Renewed)
 }
 
-pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> TransactionResult<Handoff> {
+pub(super) fn transfer(records: &Records<'_>, request: &TransferRequest) -> TransactionResult<GiveUpOutcome> {
     let partition = request.token.partition;
     let (old, fence) = (records.lease(partition)?, records.fence(partition)?);
     let Some(change) = record::transfer(old.as_ref(), fence, request, records.now)? else {
-        return Ok(Handoff::NotOurs);
+        return Ok(GiveUpOutcome::NotOurs);
     };
     records.apply(&change)?;
     records.wake(&request.to)?;
-    Ok(Handoff::Done)
+    Ok(GiveUpOutcome::Done)
 }
 
-pub(super) fn release(records: &Records<'_>, request: &ReleaseRequest) -> TransactionResult<Handoff> {
+pub(super) fn release(records: &Records<'_>, request: &ReleaseRequest) -> TransactionResult<GiveUpOutcome> {
     let partition = request.token.partition;
     let (old, fence) = (records.lease(partition)?, records.fence(partition)?);
     let Some(change) = record::release(old.as_ref(), fence, request, records.now) else {
-        return Ok(Handoff::NotOurs);
+        return Ok(GiveUpOutcome::NotOurs);
     };
     records.apply(&change)?;
     match &request.successor {
         Some(successor) => records.wake(successor)?,
         None => records.wake_all()?,
     }
-    Ok(Handoff::Done)
+    Ok(GiveUpOutcome::Done)
 }
 
 pub(super) fn save(records: &Records<'_>, request: &SaveRequest) -> TransactionResult<Save> {

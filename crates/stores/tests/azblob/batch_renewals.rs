@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Store};
+use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::fixture::{BASE, LEASE, claim, group, host, record, seek, transfer, try_claim, wait};
@@ -131,7 +131,7 @@ fn a_lease_that_was_revoked_and_not_taken_can_be_claimed() {
             if released {
                 let cause = ReleaseCause::Unserved;
                 let request = ReleaseRequest { token, cause, successor: None, checkpoint_saved: true };
-                assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
+                assert_eq!(owner.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
             } else {
                 let next = claim(&taker, P, "b").await;
                 assert_eq!(lost(&owner, &token).await.unwrap().token(), Some(next));
@@ -200,9 +200,9 @@ fn a_revocation_stays_until_the_lease_is_taken() {
         renewed(&owner, &[&q, &first]).await;
         let cause = ReleaseCause::Shutdown;
         let request = ReleaseRequest { token: first, cause, successor: None, checkpoint_saved: true };
-        assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(owner.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         let second = claim(&other, P, "b").await;
-        assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), Handoff::Done);
+        assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), GiveUpOutcome::Done);
         let given = lease(&other, P).await.token().unwrap();
         let meanwhile = async {
             renewed(&owner, &[&q]).await;
@@ -237,11 +237,11 @@ fn a_seek_and_a_release_in_another_name_revoke_the_lease() {
             successor: None,
             checkpoint_saved: true,
         };
-        assert_eq!(person.release(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(person.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         assert_eq!(lost(&owner, &token).await.unwrap().owner, None);
         let token = claim(&owner, P, "a").await;
         renewed(&owner, &[&token]).await;
-        assert_eq!(person.transfer(&group(), &transfer(&token, "b")).await.unwrap(), Handoff::Done);
+        assert_eq!(person.transfer(&group(), &transfer(&token, "b")).await.unwrap(), GiveUpOutcome::Done);
         assert_eq!(lost(&owner, &token).await.unwrap().owner, Some(host("b")));
     });
 }
@@ -262,14 +262,14 @@ fn hosts_with_both_ways_of_renewing_take_from_each_other() {
         assert_eq!(lost(&alone, &token).await.unwrap().token(), Some(next.clone()));
         renewed(&beside, &[&next]).await;
         // Given away in both directions.
-        assert_eq!(beside.transfer(&group(), &transfer(&next, "a")).await.unwrap(), Handoff::Done);
+        assert_eq!(beside.transfer(&group(), &transfer(&next, "a")).await.unwrap(), GiveUpOutcome::Done);
         let back = lease(&alone, P).await.token().unwrap();
         for _ in 0..2 {
             let before = lease(&beside, P).await.version;
             renewed(&alone, &[&back]).await;
             assert_ne!(lease(&beside, P).await.version, before);
         }
-        assert_eq!(alone.transfer(&group(), &transfer(&back, "b")).await.unwrap(), Handoff::Done);
+        assert_eq!(alone.transfer(&group(), &transfer(&back, "b")).await.unwrap(), GiveUpOutcome::Done);
         let last = lease(&beside, P).await.token().unwrap();
         renewed(&beside, &[&last]).await;
         lost(&alone, &back).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ephor_core::lease::ClaimCause;
-use ephor_core::store::{Claim, Handoff, Renewal, Save, Store};
+use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Save, Store};
 
 use crate::fixture::{LEASE, P, claim, group, save, seek, stored, transfer, try_claim, wait};
 use crate::proxy::{Fate, Proxy};
@@ -69,7 +69,7 @@ fn a_late_renewal_and_a_late_handover_find_the_new_owner() {
         let renewal = one.renew(&group(), LEASE, tokens).await.unwrap().remove(0);
         let Renewal::Lost { holder: Some(holder) } = renewal else { panic!("{renewal:?}") };
         assert_eq!(holder.token(), Some(next.clone()));
-        assert_eq!(one.transfer(&group(), &transfer(&token, "c")).await.unwrap(), Handoff::NotOurs);
+        assert_eq!(one.transfer(&group(), &transfer(&token, "c")).await.unwrap(), GiveUpOutcome::NotOurs);
         assert_eq!(other.renew(&group(), LEASE, &[next]).await.unwrap(), [Renewal::Renewed]);
     });
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
-use ephor_core::store::{Claim, Handoff, Save, Seek, Store};
+use ephor_core::store::{Claim, GiveUpOutcome, Save, Seek, Store};
 
 use crate::fixture::{LEASE, P, claim, finished, group, host, save, seek, transfer, try_claim, wait};
 use crate::proxy::{Fate, Proxy};
@@ -81,11 +81,11 @@ fn a_steal_that_is_slow_loses_to_a_handover_and_locks_nobody_out() {
             let lease = direct.view(&group()).await.unwrap().lease(P).unwrap().clone();
             let owner = lease.owner.clone().unwrap();
             match (steal, handover) {
-                (Claim::Won { token, .. }, Handoff::NotOurs) => assert_eq!(lease.token(), Some(token)),
-                (Claim::Lost { .. }, Handoff::Done) => assert_eq!(owner, host("successor")),
+                (Claim::Won { token, .. }, GiveUpOutcome::NotOurs) => assert_eq!(lease.token(), Some(token)),
+                (Claim::Lost { .. }, GiveUpOutcome::Done) => assert_eq!(owner, host("successor")),
                 // The steal came in order before the handover, or behind it.
-                (Claim::Won { .. }, Handoff::Done) => panic!("both have it: {lease:?}"),
-                (Claim::Lost { .. }, Handoff::NotOurs) => panic!("neither has it: {lease:?}"),
+                (Claim::Won { .. }, GiveUpOutcome::Done) => panic!("both have it: {lease:?}"),
+                (Claim::Lost { .. }, GiveUpOutcome::NotOurs) => panic!("neither has it: {lease:?}"),
             }
             let saved = save(&direct, &lease.token().unwrap(), 11).await.unwrap();
             assert!(matches!(saved, Save::Saved(_)), "after {after}: {saved:?}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Save, Seek, SeekRequest, Store, View};
+use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Save, Seek, SeekRequest, Store, View};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::contradictions::{Oracle, Span, Tick};
@@ -150,7 +150,7 @@ impl Actor {
         let Some(token) = self.token(partition) else { return };
         let to = NAMES[self.random.usize(..NAMES.len())];
         let sent = self.oracle.now();
-        if let Ok(Handoff::Done) = self.store.transfer(&group(), &transfer(&token, to)).await {
+        if let Ok(GiveUpOutcome::Done) = self.store.transfer(&group(), &transfer(&token, to)).await {
             let span = self.span(sent);
             self.oracle.ended(partition, token.epoch, true, span, format!("{token:?} was handed over"));
         }
@@ -165,7 +165,7 @@ impl Actor {
             checkpoint_saved: true,
         };
         let sent = self.oracle.now();
-        if let Ok(Handoff::Done) = self.store.release(&group(), &request).await {
+        if let Ok(GiveUpOutcome::Done) = self.store.release(&group(), &request).await {
             let span = self.span(sent);
             self.oracle.ended(partition, token.epoch, false, span, format!("{token:?} was released"));
         }

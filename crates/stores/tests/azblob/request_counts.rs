@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, LeaseVersion, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Store};
+use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use futures_util::{StreamExt, stream};
 
@@ -101,7 +101,7 @@ fn a_save_is_one_request_and_a_change_of_owner_a_few() {
         let tokens = std::slice::from_ref(&token);
         assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
         counted("a renewal", 1);
-        assert_eq!(store.transfer(&group(), &transfer(&token, "b")).await.unwrap(), Handoff::Done);
+        assert_eq!(store.transfer(&group(), &transfer(&token, "b")).await.unwrap(), GiveUpOutcome::Done);
         counted("a transfer", 8);
         let token = other.view(&group()).await.unwrap().lease(P).unwrap().token().unwrap();
         proxy.rule(|_| Fate::Through);
@@ -114,7 +114,7 @@ fn a_save_is_one_request_and_a_change_of_owner_a_few() {
         counted("a claim of what is taken away", 10);
         let request =
             ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
-        assert_eq!(store.release(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(store.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         counted("a release", 4);
         let seen = version(&other, P).await;
         proxy.rule(|_| Fate::Through);

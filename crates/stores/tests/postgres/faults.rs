@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ephor_core::lease::TransferRequest;
-use ephor_core::store::{Handoff, Store, StoreError};
+use ephor_core::store::{GiveUpOutcome, Store, StoreError};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
 use crate::fixture::{
@@ -77,7 +77,7 @@ fn every_call_ends_in_time_when_no_answer_comes() {
         weather.clear_up();
         // Nothing of it stands in anybody's way.
         save(&direct, &token, 2).await.unwrap();
-        assert_eq!(store.transfer(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(store.transfer(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
     });
 }
 
@@ -92,7 +92,7 @@ fn a_listener_that_was_cut_off_wakes_again() {
             // After it has reconnected, everybody is woken once, for what may have been missed.
             store.changed(&group(), &host("b")).await;
             let request = TransferRequest { token, to: host("b"), duration: LEASE, checkpoint_saved: true };
-            assert_eq!(direct.transfer(&group(), &request).await.unwrap(), Handoff::Done);
+            assert_eq!(direct.transfer(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
             store.changed(&group(), &host("b")).await;
             token = claim(&direct, P, "a").await;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Save, SaveRequest, Store, StoreError};
+use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Save, SaveRequest, Store, StoreError};
 use ephor_stores::postgres::sqlx::{self, Connection, PgConnection, Row};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 use tokio::task::JoinSet;
@@ -101,10 +101,10 @@ fn while_saves_use_up_all_connections_hosts_look_claim_and_give_away() {
         let (group, store) = (group(), &busy.store);
         assert_eq!(at_once(store.view(&group)).await.leases.len(), 4);
         let done = at_once(store.transfer(&group, &transfer(&busy.tokens[2], "b"))).await;
-        assert_eq!(done, Handoff::Done);
+        assert_eq!(done, GiveUpOutcome::Done);
         let (token, cause) = (busy.tokens[3].clone(), ReleaseCause::Shutdown);
         let release = ReleaseRequest { token, cause, successor: None, checkpoint_saved: true };
-        assert_eq!(at_once(store.release(&group, &release)).await, Handoff::Done);
+        assert_eq!(at_once(store.release(&group, &release)).await, GiveUpOutcome::Done);
         let claimed = at_once(try_claim(store, FREE, "b", ClaimCause::Unowned)).await;
         assert!(matches!(claimed, Claim::Won { .. }), "{claimed:?}");
         busy.end().await;
@@ -122,6 +122,6 @@ fn leases_are_renewed_while_a_change_of_ownership_waits_for_a_row() {
         let renewed = at_once(busy.store.renew(&group(), LEASE, &busy.tokens[..1])).await;
         assert_eq!(renewed, [Renewal::Renewed]);
         busy.end().await;
-        assert_eq!(waits.await.unwrap().unwrap(), Handoff::Done);
+        assert_eq!(waits.await.unwrap().unwrap(), GiveUpOutcome::Done);
     });
 }

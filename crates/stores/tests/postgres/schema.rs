@@ -10,7 +10,8 @@ use ephor_core::lease::{
 };
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{
-    Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, SeekRequest, Store, StoreError,
+    Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, SeekRequest, Store,
+    StoreError,
 };
 use ephor_stores::postgres::PostgresOptions;
 use ephor_stores::postgres::sqlx::{Connection, PgConnection, Row};
@@ -108,11 +109,11 @@ fn values_of_unknown_columns_are_kept() {
         );
         assert!(matches!(save(&store, &token, 2).await.unwrap(), Save::Saved(_)));
         let request = TransferRequest { token, to: host("b"), duration: LEASE, checkpoint_saved: true };
-        assert_eq!(store.transfer(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(store.transfer(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         let token = store.view(&group()).await.unwrap().lease(P).unwrap().token().unwrap();
         let request =
             ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
-        assert_eq!(store.release(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(store.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         claim(&store, P, "c").await;
         for table in tables {
             let rows = sql(&url, &format!("SELECT zone FROM ephor.{table}")).await;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Save, Store};
+use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Save, Store};
 use ephor_stores::postgres::PostgresStore;
 
 use crate::fixture::{LEASE, group, host, save, try_claim};
@@ -109,7 +109,7 @@ async fn live(
         0 => {
             let to = host(&format!("{name}-heir"));
             let request = TransferRequest { token, to, duration: LEASE, checkpoint_saved: true };
-            store.transfer(&group(), &request).await.map(|_: Handoff| ())
+            store.transfer(&group(), &request).await.map(|_: GiveUpOutcome| ())
         }
         1 => {
             let cause = ReleaseCause::Shutdown;

@@ -17,7 +17,7 @@ use ephor_core::lease::{
 };
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::store::{
-    Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
+    Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
 };
 use ephor_core::time::Timestamp;
 
@@ -127,14 +127,14 @@ impl Script<'_> {
         let checkpoint_saved = cause != ReleaseCause::ProcessorFailed;
         let request =
             ReleaseRequest { token: token.clone(), cause, successor: successor.map(host), checkpoint_saved };
-        assert_eq!(self.store.release(self.group, &request).await.unwrap(), Handoff::Done);
+        assert_eq!(self.store.release(self.group, &request).await.unwrap(), GiveUpOutcome::Done);
     }
 
     async fn transfer(&self, token: &LeaseToken, to: &str, checkpoint_saved: bool) {
         (self.pass)();
         let request =
             TransferRequest { token: token.clone(), to: host(to), duration: LEASE, checkpoint_saved };
-        assert_eq!(self.store.transfer(self.group, &request).await.unwrap(), Handoff::Done);
+        assert_eq!(self.store.transfer(self.group, &request).await.unwrap(), GiveUpOutcome::Done);
     }
 
     async fn owner(&self, partition: u32) -> LeaseToken {

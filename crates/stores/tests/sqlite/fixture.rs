@@ -14,7 +14,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken};
-use ephor_core::store::{Claim, DesiredState, Handoff, Save, Store, StoreError};
+use ephor_core::store::{Claim, DesiredState, GiveUpOutcome, Save, Store, StoreError};
 use ephor_core::time::Timestamp;
 use ephor_stores::sqlite::{Machine, SqliteOptions, SqliteStore};
 
@@ -180,7 +180,10 @@ pub(crate) fn save(store: &SqliteStore, token: &LeaseToken, sequence: u64) -> Re
 }
 
 pub(crate) fn hand_over(store: &SqliteStore, token: &LeaseToken, to: &str) {
-    assert_eq!(wait(store.transfer(&group(), &store_steps::transfer(token, to))).unwrap(), Handoff::Done);
+    assert_eq!(
+        wait(store.transfer(&group(), &store_steps::transfer(token, to))).unwrap(),
+        GiveUpOutcome::Done
+    );
 }
 
 /// The number that is stored as finished.

@@ -17,7 +17,7 @@ use ephor_core::ids::PartitionId;
 use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
 };
-use ephor_core::store::{Claim, Handoff, Renewal, Save, SaveRequest, Store, StoreError, View};
+use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Save, SaveRequest, Store, StoreError, View};
 use ephor_stores::sqlite::SqliteStore;
 
 use crate::child_process::{ChildProcess, orders, say};
@@ -113,7 +113,7 @@ impl Child {
     fn hand_over(&mut self, token: LeaseToken) -> Result<(), StoreError> {
         let to = host(&format!("child-{}", self.random.usize(..CHILDREN)));
         let request = TransferRequest { token: token.clone(), to, duration: LEASE, checkpoint_saved: true };
-        if wait(self.store.transfer(&group(), &request))? == Handoff::Done {
+        if wait(self.store.transfer(&group(), &request))? == GiveUpOutcome::Done {
             say(&format!("gave {} {}", token.partition, token.epoch));
             self.old.push(token);
         }

@@ -18,8 +18,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreError, StoreFuture, View,
+    Capabilities, Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Seek,
+    SeekRequest, Store, StoreError, StoreFuture, View,
 };
 use ephor_stores::sqlite::SqliteStore;
 use serde::Serialize;
@@ -96,8 +96,8 @@ impl TwoProcesses {
     }
 }
 
-fn done(given: bool) -> Handoff {
-    if given { Handoff::Done } else { Handoff::NotOurs }
+fn done(given: bool) -> GiveUpOutcome {
+    if given { GiveUpOutcome::Done } else { GiveUpOutcome::NotOurs }
 }
 
 impl Store for TwoProcesses {
@@ -171,13 +171,13 @@ impl Store for TwoProcesses {
         self.call(group, call, read, |here| here.renew(group, duration, tokens))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, it: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, it: &'a TransferRequest) -> StoreFuture<'a, GiveUpOutcome> {
         let call =
             || Call::Transfer(token_out(&it.token), it.to.to_string(), ms(it.duration), it.checkpoint_saved);
         self.call(group, call, done, |here| here.transfer(group, it))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, it: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(&'a self, group: &'a GroupId, it: &'a ReleaseRequest) -> StoreFuture<'a, GiveUpOutcome> {
         let cause = index(&RELEASES, &it.cause);
         let call = || Call::Release(token_out(&it.token), cause, text(&it.successor), it.checkpoint_saved);
         self.call(group, call, done, |here| here.release(group, it))
@@ -277,12 +277,12 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
         Call::Transfer(token, to, duration, checkpoint_saved) => {
             let (token, duration) = (token_in(&token), Duration::from_millis(duration));
             let request = TransferRequest { token, to: to.parse().unwrap(), duration, checkpoint_saved };
-            value(store.transfer(group, &request).await? == Handoff::Done)
+            value(store.transfer(group, &request).await? == GiveUpOutcome::Done)
         }
         Call::Release(token, cause, successor, checkpoint_saved) => {
             let (token, cause, successor) = (token_in(&token), RELEASES[cause], maybe_id(&successor));
             let request = ReleaseRequest { token, cause, successor, checkpoint_saved };
-            value(store.release(group, &request).await? == Handoff::Done)
+            value(store.release(group, &request).await? == GiveUpOutcome::Done)
         }
         Call::Save(token, position, named, rewind) => {
             let (token, position, log) = (token_in(&token), position_in(&position), log(&named));

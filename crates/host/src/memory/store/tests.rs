@@ -92,7 +92,7 @@ fn claim(store: &MemoryStore, name: &str) -> LeaseToken {
 fn release(store: &MemoryStore, token: &LeaseToken, successor: Option<HostId>) {
     let cause = ReleaseCause::Shutdown;
     let request = ReleaseRequest { token: token.clone(), cause, successor, checkpoint_saved: true };
-    assert_eq!(done(store.release(&group(), &request)), Handoff::Done);
+    assert_eq!(done(store.release(&group(), &request)), GiveUpOutcome::Done);
 }
 
 fn woken(store: &MemoryStore, name: &str) -> bool {
@@ -285,9 +285,9 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
             TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, checkpoint_saved };
         done(store.transfer(&group(), &request))
     };
-    assert_eq!(transfer(&stranger, true), Handoff::NotOurs);
+    assert_eq!(transfer(&stranger, true), GiveUpOutcome::NotOurs);
     assert_eq!(news(), []);
-    assert_eq!(transfer(&token, false), Handoff::Done);
+    assert_eq!(transfer(&token, false), GiveUpOutcome::Done);
     changed(ChangeReason::HandedOver, false);
     let token = claim(&store, "a");
     news();

@@ -25,8 +25,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, Namespace, PartitionId};
 use ephor_core::lease::{ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, RefusalCause, Renewal, Save, SaveRequest, Seek,
-    SeekRequest, Store, StoreError, StoreFuture, View,
+    Capabilities, Claim, DesiredState, GiveUpOutcome, GroupOrigin, RefusalCause, Renewal, Save, SaveRequest,
+    Seek, SeekRequest, Store, StoreError, StoreFuture, View,
 };
 use ephor_core::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -343,11 +343,15 @@ impl Store for LegacyContainer {
         &'a self,
         _group: &'a GroupId,
         _request: &'a TransferRequest,
-    ) -> StoreFuture<'a, Handoff> {
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         only_read(&self.inner)
     }
 
-    fn release<'a>(&'a self, _group: &'a GroupId, _request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        _group: &'a GroupId,
+        _request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         only_read(&self.inner)
     }
 

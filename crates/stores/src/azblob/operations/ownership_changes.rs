@@ -9,7 +9,7 @@ use ephor_core::lease::{
 };
 use ephor_core::record::{self, Change, LeaseRecord, NoEpochLeft};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, Handoff, Seek, SeekRequest, StoreError};
+use ephor_core::store::{Claim, GiveUpOutcome, Seek, SeekRequest, StoreError};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::blob_names::Names;
@@ -71,7 +71,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &TransferRequest,
-    ) -> Result<Handoff, StoreError> {
+    ) -> Result<GiveUpOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.token.partition;
         for _ in 0..MAX_ATTEMPTS {
@@ -84,7 +84,7 @@ impl Session {
             state.checkpoint(group, partition)?;
             let highest = state.highest();
             let Some(change) = record::transfer(state.record(), highest, request, state.now)? else {
-                return Ok(Handoff::NotOurs);
+                return Ok(GiveUpOutcome::NotOurs);
             };
             if !is_local && !self.revoke_present(&names, &state, None).await? {
                 continue;
@@ -98,7 +98,7 @@ impl Session {
             }
             self.raise_fence(group, &names, partition, epoch, state.checkpoint).await?;
             self.append_history(group, &names, change.history).await;
-            return Ok(Handoff::Done);
+            return Ok(GiveUpOutcome::Done);
         }
         Err(too_many_conflicts(partition))
     }
@@ -108,16 +108,16 @@ impl Session {
         &self,
         group: &GroupId,
         request: &ReleaseRequest,
-    ) -> Result<Handoff, StoreError> {
+    ) -> Result<GiveUpOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.token.partition;
         for _ in 0..MAX_ATTEMPTS {
             let Some((lease, now)) = self.ownership_now(group, &names, partition).await? else {
-                return Ok(Handoff::NotOurs);
+                return Ok(GiveUpOutcome::NotOurs);
             };
             let fence = lease.record.epoch;
             let Some(change) = record::release(Some(&lease.record), fence, request, now) else {
-                return Ok(Handoff::NotOurs);
+                return Ok(GiveUpOutcome::NotOurs);
             };
             if !self.is_local_host(&names, &request.token.owner) {
                 let now = self.with_batch(&names, lease.clone(), now).await?;
@@ -127,7 +127,7 @@ impl Session {
             }
             if self.write_lease(&names, Some(&lease), &change.lease).await?.is_some() {
                 self.append_history(group, &names, change.history).await;
-                return Ok(Handoff::Done);
+                return Ok(GiveUpOutcome::Done);
             }
         }
         Err(too_many_conflicts(partition))

@@ -8,7 +8,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken};
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::store::{Claim, Handoff, Save, SaveRequest};
+use ephor_core::store::{Claim, GiveUpOutcome, Save, SaveRequest};
 
 use super::StoreFixture;
 use super::first_calls::{P, Scene, at_once, finished, timeless};
@@ -198,7 +198,7 @@ pub async fn a_checkpoint_outlives_every_change_of_owner(fixture: &dyn StoreFixt
     let stored = scene.view().await.checkpoint(P).cloned();
     let token = scene.hand_over(&token, "b").await;
     assert_eq!(scene.view().await.checkpoint(P).cloned(), stored);
-    assert_eq!(scene.release(&token).await, Handoff::Done);
+    assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
     assert_eq!(scene.view().await.checkpoint(P).cloned(), stored);
     for cause in [ClaimCause::Unowned, ClaimCause::Unresponsive, ClaimCause::Expired, ClaimCause::Foreign] {
         let request = scene.request(P, "c", cause).await;
@@ -214,7 +214,7 @@ pub async fn after_a_release_its_epoch_still_saves_until_the_next_claim(fixture:
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
     scene.saved(&token, finished(49)).await;
-    assert_eq!(scene.release(&token).await, Handoff::Done);
+    assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
     // A save that was in flight when the lease was released.
     scene.saved(&token, finished(50)).await;
     let request = scene.request(P, "b", ClaimCause::Unowned).await;

@@ -8,7 +8,7 @@ use ephor_core::BoxFuture;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, TransferRequest};
-use ephor_core::store::{Claim, Handoff, RefusalCause, Renewal, SeekRequest, StoreError};
+use ephor_core::store::{Claim, GiveUpOutcome, RefusalCause, Renewal, SeekRequest, StoreError};
 
 use super::StoreFixture;
 use super::first_calls::{LEASE, P, Scene, at_once, finished, host};
@@ -123,7 +123,7 @@ pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn 
     refused(scene.store.seek(&scene.group, &seek).await.expect_err("a seek takes an epoch"));
     assert_eq!(scene.renew(&token).await, Renewal::Renewed);
     scene.saved(&token, finished(7)).await;
-    assert_eq!(scene.release(&token).await, Handoff::Done);
+    assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
     assert_eq!(scene.claim(PartitionId(P.0 + 1), "a").await.epoch.get(), 1, "others are none the wiser");
 }
 
@@ -180,9 +180,9 @@ pub async fn of_a_steal_and_a_transfer_at_once_exactly_one_succeeds(fixture: &dy
         let (one, other) = (scene.clone(), scene.clone());
         let mut calls: Vec<BoxFuture<'static, bool>> = vec![
             Box::pin(async move { matches!(one.try_claim(&steal).await, Claim::Won { .. }) }),
-            Box::pin(
-                async move { other.store.transfer(&other.group, &transfer).await.unwrap() == Handoff::Done },
-            ),
+            Box::pin(async move {
+                other.store.transfer(&other.group, &transfer).await.unwrap() == GiveUpOutcome::Done
+            }),
         ];
         let swapped = partition.0 % 2 == 1;
         if swapped {
@@ -259,7 +259,7 @@ pub async fn a_takeover_delay_outlasts_a_release_and_the_next_claim(fixture: &dy
     let scene = Scene::new(fixture).await;
     scene.claim(P, "a").await;
     let taker = scene.steal(P, "b").await;
-    assert_eq!(scene.release(&taker).await, Handoff::Done);
+    assert_eq!(scene.release(&taker).await, GiveUpOutcome::Done);
     let next = scene.claim(P, "c").await;
     let lease = scene.lease(P).await;
     assert_eq!(lease.previous_owner, Some(host("a")));

@@ -14,7 +14,7 @@ use ephor_core::lease::{
 };
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{
-    Capabilities, Claim, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, View,
+    Capabilities, Claim, GiveUpOutcome, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, View,
 };
 use ephor_core::time::Timestamp;
 
@@ -157,7 +157,7 @@ impl Scene {
         answers.remove(0)
     }
 
-    pub(super) async fn transfer(&self, token: &LeaseToken, to: &str) -> Handoff {
+    pub(super) async fn transfer(&self, token: &LeaseToken, to: &str) -> GiveUpOutcome {
         let request =
             TransferRequest { token: token.clone(), to: host(to), duration: LEASE, checkpoint_saved: true };
         self.store.transfer(&self.group, &request).await.unwrap()
@@ -165,16 +165,16 @@ impl Scene {
 
     /// A transfer that must succeed, and the token of the new owner.
     pub(super) async fn hand_over(&self, token: &LeaseToken, to: &str) -> LeaseToken {
-        assert_eq!(self.transfer(token, to).await, Handoff::Done);
+        assert_eq!(self.transfer(token, to).await, GiveUpOutcome::Done);
         self.lease(token.partition).await.token().expect("there is an owner")
     }
 
-    pub(super) async fn release_as(&self, token: &LeaseToken, cause: ReleaseCause) -> Handoff {
+    pub(super) async fn release_as(&self, token: &LeaseToken, cause: ReleaseCause) -> GiveUpOutcome {
         let request = ReleaseRequest { token: token.clone(), cause, successor: None, checkpoint_saved: true };
         self.store.release(&self.group, &request).await.unwrap()
     }
 
-    pub(super) async fn release(&self, token: &LeaseToken) -> Handoff {
+    pub(super) async fn release(&self, token: &LeaseToken) -> GiveUpOutcome {
         self.release_as(token, ReleaseCause::Shutdown).await
     }
 

@@ -6,7 +6,7 @@
 use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
-use ephor_core::store::{Claim, Handoff, Seek, SeekRequest};
+use ephor_core::store::{Claim, GiveUpOutcome, Seek, SeekRequest};
 
 use super::StoreFixture;
 use super::first_calls::{ODD_TEXTS, P, Scene, finished, host};
@@ -45,7 +45,7 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
     ] {
         token = scene.hand_over(&token, "d").await;
         assert_newest(&scene, Some("c"), Some("d"), ChangeReason::HandedOver).await;
-        assert_eq!(scene.release_as(&token, cause).await, Handoff::Done);
+        assert_eq!(scene.release_as(&token, cause).await, GiveUpOutcome::Done);
         assert_newest(&scene, Some("d"), None, ChangeReason::Released(cause)).await;
         token = scene.claim(P, "c").await;
     }
@@ -107,8 +107,8 @@ pub async fn what_was_refused_is_no_history(fixture: &dyn StoreFixture) {
     let next = scene.hand_over(&token, "b").await;
     let before = history(&scene, None, 100).await;
     assert!(matches!(scene.try_claim(&blind).await, Claim::Lost { .. }));
-    assert_eq!(scene.transfer(&token, "c").await, Handoff::NotOurs);
-    assert_eq!(scene.release(&token).await, Handoff::NotOurs);
+    assert_eq!(scene.transfer(&token, "c").await, GiveUpOutcome::NotOurs);
+    assert_eq!(scene.release(&token).await, GiveUpOutcome::NotOurs);
     scene.renew(&next).await;
     scene.saved(&next, finished(1)).await;
     assert_eq!(history(&scene, None, 100).await, before);

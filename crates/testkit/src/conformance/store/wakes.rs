@@ -10,7 +10,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::host_record::{HandoverRequest, HostRecord};
 use ephor_core::lease::{ReleaseCause, ReleaseRequest};
-use ephor_core::store::{DesiredState, Handoff};
+use ephor_core::store::{DesiredState, GiveUpOutcome};
 
 use super::StoreFixture;
 use super::first_calls::{P, Scene, finished, host, plain_record};
@@ -66,7 +66,7 @@ pub async fn a_transfer_wakes_the_new_owner(fixture: &dyn StoreFixture) {
     scene.hand_over(&token, "b").await;
     assert_woken(&scene, "b").await;
     settle(&scene, &["b"]).await;
-    assert_eq!(scene.transfer(&token, "b").await, Handoff::NotOurs);
+    assert_eq!(scene.transfer(&token, "b").await, GiveUpOutcome::NotOurs);
     assert_asleep(&scene, "b").await;
 }
 
@@ -99,7 +99,7 @@ pub async fn a_release_wakes_the_successor(fixture: &dyn StoreFixture) {
         successor: Some(host("b")),
         checkpoint_saved: true,
     };
-    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), Handoff::Done);
+    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), GiveUpOutcome::Done);
     assert_woken(&scene, "b").await;
 }
 

@@ -109,8 +109,9 @@ pub mod store {
     pub use ephor_core::host_record::{HandoverAnswer, HandoverReply, HandoverRequest, HostRecord};
     pub use ephor_core::lease::{ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
     pub use ephor_core::store::{
-        Capabilities, Claim, DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, GiveUpOutcome,
-        GroupOrigin, HostEntry, MAX_HISTORY_PER_PARTITION, RefusalCause, Renewal, Save, SaveRequest, Seek,
-        SeekRequest, Store, StoreError, StoreFuture, StoreLayer, StoreMethod, StoreRequest, Throttling, View,
+        Capabilities, ClaimOutcome, DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER,
+        GiveUpOutcome, GroupOrigin, HostEntry, MAX_HISTORY_PER_PARTITION, RefusalCause, RenewalOutcome,
+        SaveOutcome, SaveRequest, SeekOutcome, SeekRequest, Store, StoreError, StoreFuture, StoreLayer,
+        StoreMethod, StoreRequest, Throttling, View,
     };
 }

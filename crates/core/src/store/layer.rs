@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::{
-    Capabilities, Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Seek,
-    SeekRequest, Store, StoreFuture, StoreRequest, View,
+    Capabilities, ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome,
+    SaveRequest, SeekOutcome, SeekRequest, Store, StoreFuture, StoreRequest, View,
 };
 use crate::BoxFuture;
 use crate::history::OwnershipChange;
@@ -60,7 +60,7 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.forward(StoreRequest::set_desired_state(group, host, desired))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         self.forward(StoreRequest::claim(group, request))
     }
 
@@ -71,7 +71,7 @@ pub trait StoreLayer: Send + Sync + 'static {
         duration: Duration,
         tokens: &'a [LeaseToken],
         limit: Option<Duration>,
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         self.forward(StoreRequest::renew(group, duration, tokens, limit))
     }
 
@@ -91,11 +91,11 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.forward(StoreRequest::release(group, request))
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         self.forward(StoreRequest::save(group, request))
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         self.forward(StoreRequest::seek(group, request))
     }
 
@@ -147,7 +147,7 @@ impl<L: StoreLayer> Store for L {
         StoreLayer::set_desired_state(self, group, host, desired)
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         StoreLayer::claim(self, group, request)
     }
 
@@ -156,7 +156,7 @@ impl<L: StoreLayer> Store for L {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         StoreLayer::renew(self, group, duration, tokens, None)
     }
 
@@ -166,7 +166,7 @@ impl<L: StoreLayer> Store for L {
         duration: Duration,
         tokens: &'a [LeaseToken],
         limit: Duration,
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         StoreLayer::renew(self, group, duration, tokens, Some(limit))
     }
 
@@ -186,11 +186,11 @@ impl<L: StoreLayer> Store for L {
         StoreLayer::release(self, group, request)
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         StoreLayer::save(self, group, request)
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         StoreLayer::seek(self, group, request)
     }
 

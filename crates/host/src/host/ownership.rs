@@ -6,7 +6,7 @@ use ephor_core::handover::PendingHandoverRequest;
 use ephor_core::host_record::{HandoverReply, HandoverRequest, HostRecord};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, View};
+use ephor_core::store::{ClaimOutcome, View};
 use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
@@ -277,7 +277,7 @@ impl Manager {
         while let Some(claim) = claims.next().await {
             let Some((sent, outcome, request)) = claim else { continue };
             // Lost, or unknown: the next scan shows the outcome.
-            if let Ok(Claim::Won { token, lease, checkpoint }) = outcome {
+            if let Ok(ClaimOutcome::Won { token, lease, checkpoint }) = outcome {
                 let manager = &running.manager;
                 let until = deadline(running.counts_from(sent), manager.lease_duration, manager.fence_margin);
                 let checkpoint = if running.rules.claims_bring_the_checkpoint() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::action_recorder::{Ledger, What};
 use crate::common::action_recorder::{P0, events, millis, owner, seconds, send, start, until_finished};
-use ephor::admin::{Admin, AdminError, SeekMode, SeekOutcome, SeekTo};
+use ephor::admin::{Admin, AdminError, SeekMode, SeekStepOutcome, SeekTo};
 use ephor::environment::{Environment, TaskHandle};
 use ephor::memory::{MemoryStore, StoreEvent};
 use ephor::{
@@ -242,7 +242,7 @@ async fn a_step_needs_a_checkpoint_to_start_from_and_says_in_words_what_it_does(
     let steps = fleet.admin().seek(&[P0], &SeekTo::By(-3), SeekMode::DryRun).await.unwrap();
     assert_eq!(steps[0].to_string(), words);
     let steps = fleet.admin().seek(&[P0], &SeekTo::By(-3), SeekMode::Apply).await.unwrap();
-    let Some(SeekOutcome::Done(epoch)) = steps[0].outcome else { panic!("{steps:?}") };
+    let Some(SeekStepOutcome::Done(epoch)) = steps[0].outcome else { panic!("{steps:?}") };
     assert_eq!(steps[0].to_string(), format!("{words}, done in epoch {epoch}"));
 }
 

@@ -14,7 +14,7 @@ use ephor::{
 };
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, GiveUpOutcome, Save, SaveRequest};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, SaveOutcome, SaveRequest};
 use ephor_testkit::TestFleet;
 
 fn on_invalid(ledger: &Ledger, on_invalid_position: OnInvalidPosition) -> EventProcessorOptions {
@@ -338,10 +338,12 @@ pub(crate) async fn save_by_other_means(fleet: &TestFleet, sequence: u64, log: O
         above: ephor::Epoch::NONE,
         cause: ClaimCause::Unowned,
     };
-    let Claim::Won { token, .. } = store.claim(group, &request).await.unwrap() else { panic!("not won") };
+    let ClaimOutcome::Won { token, .. } = store.claim(group, &request).await.unwrap() else {
+        panic!("not won")
+    };
     let position = Position::Finished { sequence: SequenceNumber(sequence), offset: None, enqueued_at: None };
     let save = store.save(group, &SaveRequest::new(&token, &position, log.as_ref())).await.unwrap();
-    assert!(matches!(save, Save::Saved(_)));
+    assert!(matches!(save, SaveOutcome::Saved(_)));
     let release =
         ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
     assert_eq!(store.release(group, &release).await.unwrap(), GiveUpOutcome::Done);

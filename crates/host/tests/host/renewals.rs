@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ephor::PartitionId;
-use ephor_core::store::Renewal;
+use ephor_core::store::RenewalOutcome;
 use ephor_testkit::TestFleet;
 
 use crate::common::action_recorder::{Ledger, P0, millis, seconds, start};
@@ -28,8 +28,8 @@ async fn just_renewed() -> (TestFleet, Ledger, FaultyStore) {
     (fleet, ledger, store)
 }
 
-fn unknown(retry_after: Option<Duration>) -> Option<Renewal> {
-    Some(Renewal::Unknown { what: "out of order".into(), retry_after })
+fn unknown(retry_after: Option<Duration>) -> Option<RenewalOutcome> {
+    Some(RenewalOutcome::Unknown { what: "out of order".into(), retry_after })
 }
 
 fn sizes(store: &FaultyStore) -> Vec<usize> {
@@ -99,7 +99,7 @@ async fn the_leases_that_end_first_are_renewed_first() {
 #[tokio::test(start_paused = true)]
 async fn partitions_that_are_lost_together_are_explained_by_one_view() {
     let (fleet, ledger, store) = just_renewed().await;
-    store.answer_renewals(|_| Some(Renewal::Lost { holder: None }));
+    store.answer_renewals(|_| Some(RenewalOutcome::Lost { holder: None }));
     fleet.until("not renewed", || !store.renewed().is_empty()).await.unwrap();
     fleet.pass(millis(50)).await;
     let closed: BTreeSet<u32> =

@@ -8,7 +8,7 @@ use crate::common::action_recorder::{
     P0, events, millis, owner, seconds, send, start, stored, until_finished,
 };
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
-use ephor::admin::{AdminError, SeekMode, SeekOutcome, SeekTo};
+use ephor::admin::{AdminError, SeekMode, SeekStepOutcome, SeekTo};
 use ephor::{
     Checkpointed, CloseReason, EventProcessorHost, HostState, PartitionId, Position, SequenceNumber,
     StartPosition,
@@ -51,7 +51,7 @@ async fn a_seek_closes_the_partition_and_its_owner_goes_on_at_the_new_position()
     let epoch = ledger.context(P0).epoch();
     let steps =
         fleet.admin().seek(&[P0], &SeekTo::Sequence(SequenceNumber(4)), SeekMode::Apply).await.unwrap();
-    let Some(SeekOutcome::Done(sought)) = steps[0].outcome else { panic!("{steps:?}") };
+    let Some(SeekStepOutcome::Done(sought)) = steps[0].outcome else { panic!("{steps:?}") };
     assert!(sought > epoch);
     let began = ledger.now();
     until_finished(&fleet, &ledger, P0, 9).await;

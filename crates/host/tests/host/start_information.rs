@@ -3,7 +3,7 @@
 
 use crate::common::action_recorder::Ledger;
 use crate::common::action_recorder::{P0, send, start, stored, until_finished};
-use ephor::admin::{SeekMode, SeekOutcome, SeekTo};
+use ephor::admin::{SeekMode, SeekStepOutcome, SeekTo};
 use ephor::{Epoch, EventProcessorOptions, EventSource, Position, SequenceNumber, Sought, StartPosition};
 use ephor_testkit::TestFleet;
 
@@ -11,7 +11,7 @@ use ephor_testkit::TestFleet;
 async fn seek(fleet: &TestFleet, to: u64) -> Epoch {
     let steps = fleet.admin().seek(&[P0], &SeekTo::Sequence(SequenceNumber(to)), SeekMode::Apply).await;
     let steps = steps.unwrap();
-    let Some(SeekOutcome::Done(epoch)) = steps[0].outcome else { panic!("{steps:?}") };
+    let Some(SeekStepOutcome::Done(epoch)) = steps[0].outcome else { panic!("{steps:?}") };
     epoch
 }
 

@@ -15,7 +15,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
 use ephor_core::source::OpenRequest;
-use ephor_core::store::{Claim, Renewal};
+use ephor_core::store::{ClaimOutcome, RenewalOutcome};
 use ephor_testkit::TestFleet;
 
 /// A host that renews and writes heartbeats, but never answers requests. Reports the time of the
@@ -39,7 +39,9 @@ impl Silent {
                 above: Epoch::NONE,
                 cause: ClaimCause::Unowned,
             };
-            let Claim::Won { token, .. } = store.claim(&group, &request).await.unwrap() else { panic!() };
+            let ClaimOutcome::Won { token, .. } = store.claim(&group, &request).await.unwrap() else {
+                panic!()
+            };
             tokens.push(token);
         }
         let renewed = Arc::new(Mutex::new(BTreeMap::new()));
@@ -50,7 +52,7 @@ impl Silent {
                 let held: Vec<LeaseToken> = std::mem::take(&mut tokens);
                 let renewals = store.renew(&group, seconds(30), &held).await.unwrap();
                 for (token, renewal) in held.into_iter().zip(renewals) {
-                    if renewal == Renewal::Renewed {
+                    if renewal == RenewalOutcome::Renewed {
                         noted.lock().unwrap().insert(token.partition, environment.now());
                         tokens.push(token);
                     }

@@ -11,7 +11,7 @@ use ephor::{CloseReason, Epoch, EventSource, HostId, PartitionId, PumpState, Rec
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_core::source::{OpenError, OpenRequest, ReceiveError};
-use ephor_core::store::{Claim, Renewal};
+use ephor_core::store::{ClaimOutcome, RenewalOutcome};
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
 
@@ -78,7 +78,7 @@ async fn take(fleet: &TestFleet, partition: PartitionId) {
         cause: ClaimCause::Unowned,
     };
     let claim = fleet.store().claim(fleet.group(), &request).await.unwrap();
-    assert!(matches!(claim, Claim::Won { .. }), "{claim:?}");
+    assert!(matches!(claim, ClaimOutcome::Won { .. }), "{claim:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +215,7 @@ async fn owners_without_a_record_count_and_are_taken_from_until_all_have_their_s
                 let held = view.leases.iter().filter_map(|lease| lease.token());
                 let held: Vec<_> = held.filter(|token| token.owner.name.as_str() == "other-sdk").collect();
                 let renewals = store.renew(&group, seconds(60), &held).await.unwrap();
-                assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed));
+                assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed));
                 environment.sleep_until(environment.now() + seconds(10)).await;
             }
         }

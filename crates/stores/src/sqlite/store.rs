@@ -11,8 +11,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, FORGET_HOSTS_AFTER, GiveUpOutcome, GroupOrigin, Renewal, Save,
-    SaveRequest, Seek, SeekRequest, Store, StoreFuture, View,
+    Capabilities, ClaimOutcome, DesiredState, FORGET_HOSTS_AFTER, GiveUpOutcome, GroupOrigin, RenewalOutcome,
+    SaveOutcome, SaveRequest, SeekOutcome, SeekRequest, Store, StoreFuture, View,
 };
 
 use super::database_paths::DatabasePaths;
@@ -237,7 +237,7 @@ impl Store for SqliteStore {
         self.write(group, host.clone(), move |records, host| records.set_desired_state(host, desired))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         self.write(group, request.clone(), transactions::claim)
     }
 
@@ -246,7 +246,7 @@ impl Store for SqliteStore {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         self.write(group, tokens.to_vec(), move |records, tokens| {
             transactions::renew(records, duration, tokens)
         })
@@ -268,11 +268,11 @@ impl Store for SqliteStore {
         self.write(group, request.clone(), transactions::release)
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         self.write(group, request.clone(), transactions::save)
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         self.write(group, request.clone(), transactions::seek)
     }
 

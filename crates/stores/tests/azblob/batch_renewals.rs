@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Store};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, RenewalOutcome, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::fixture::{BASE, LEASE, claim, group, host, record, seek, transfer, try_claim, wait};
@@ -26,12 +26,12 @@ async fn lease(store: &dyn Store, partition: PartitionId) -> Lease {
 pub(crate) async fn renewed(store: &dyn Store, tokens: &[&LeaseToken]) {
     let tokens: Vec<LeaseToken> = tokens.iter().map(|token| (*token).clone()).collect();
     let renewals = store.renew(&group(), LEASE, &tokens).await.unwrap();
-    assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed), "{renewals:?}");
+    assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed), "{renewals:?}");
 }
 
 pub(crate) async fn lost(store: &dyn Store, token: &LeaseToken) -> Option<Lease> {
     match store.renew(&group(), LEASE, std::slice::from_ref(token)).await.unwrap().remove(0) {
-        Renewal::Lost { holder } => holder,
+        RenewalOutcome::Lost { holder } => holder,
         other => panic!("{other:?}"),
     }
 }
@@ -74,7 +74,7 @@ fn a_revocation_is_no_sign_of_life_and_fails_no_other_claim() {
             cause: ClaimCause::Unresponsive,
         };
         let won = taker.claim(&group(), &request).await.unwrap();
-        let Claim::Won { lease, .. } = won else { panic!("{won:?}") };
+        let ClaimOutcome::Won { lease, .. } = won else { panic!("{won:?}") };
         // It may be at work for as long as its last renewal lasts, and no longer.
         assert!(
             lease.takeover_delay > LEASE / 2 && lease.takeover_delay <= LEASE - Duration::from_secs(1),
@@ -145,7 +145,7 @@ async fn held_up<T>(
     what: &'static str,
     taker: (&Proxy, &BlobStore),
     meanwhile: impl Future<Output = T>,
-) -> (Claim, T) {
+) -> (ClaimOutcome, T) {
     let (proxy, taker) = taker;
     proxy.rule(move |asked| match asked.line.starts_with("PUT") && asked.line.contains(what) {
         true => Fate::Late(Duration::from_secs(3)),
@@ -173,11 +173,11 @@ fn of_a_revocation_and_a_renewal_one_is_refused() {
             let tokens = std::slice::from_ref(&token);
             let renewal = async { owner.renew(&group(), LEASE, tokens).await.unwrap().remove(0) };
             match held_up("/ephor/renewals/", (&proxy, &taker), renewal).await {
-                (Claim::Lost { holder }, Renewal::Renewed) => {
+                (ClaimOutcome::Lost { holder }, RenewalOutcome::Renewed) => {
                     assert_eq!(holder.unwrap().token().as_ref(), Some(&token));
                 }
                 // The machine was very slow.
-                (Claim::Won { .. }, Renewal::Lost { .. }) => return,
+                (ClaimOutcome::Won { .. }, RenewalOutcome::Lost { .. }) => return,
                 both => panic!("{both:?}"),
             }
             renewed(&owner, &[&token]).await;
@@ -211,7 +211,7 @@ fn a_revocation_stays_until_the_lease_is_taken() {
             lost(&owner, &given).await
         };
         let (claimed, _) = held_up("/ephor/epoch/", (&proxy, &taker), meanwhile).await;
-        let Claim::Won { token, .. } = claimed else { panic!("{claimed:?}") };
+        let ClaimOutcome::Won { token, .. } = claimed else { panic!("{claimed:?}") };
         assert_eq!(lost(&owner, &given).await.unwrap().token(), Some(token.clone()));
         renewed(&owner, &[&q]).await;
         renewed(&taker, &[&token]).await;
@@ -330,7 +330,7 @@ fn a_claim_with_a_date_far_ahead_revokes_no_other_lease() {
             cause: ClaimCause::Expired,
         };
         let won = taker.claim(&group(), &request).await.unwrap();
-        assert!(matches!(won, Claim::Won { .. }), "{won:?}");
+        assert!(matches!(won, ClaimOutcome::Won { .. }), "{won:?}");
         renewed(&owner, &[&q]).await;
         lost(&owner, &p).await;
     });

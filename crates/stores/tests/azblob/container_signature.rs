@@ -1,7 +1,7 @@
 //! Tests that a shared access signature for one container (`sr=c`) is enough, although it does not permit
 //! requests about the container itself.
 
-use ephor_core::store::{Renewal, Store, StoreError};
+use ephor_core::store::{RenewalOutcome, Store, StoreError};
 use ephor_stores::azblob::LegacyContainer;
 use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
 
@@ -35,7 +35,7 @@ fn a_signature_for_the_container_alone_is_enough() {
         let token = claim(&*store, P, "a").await;
         save(&*store, &token, 7).await.unwrap();
         let renewed = store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap();
-        assert_eq!(renewed, [Renewal::Renewed]);
+        assert_eq!(renewed, [RenewalOutcome::Renewed]);
         let tool = open_existing(&url).await.unwrap().expect("it is there");
         assert_eq!(stored(&*tool, P).await, Some(7));
     });

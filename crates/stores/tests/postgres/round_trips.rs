@@ -4,7 +4,7 @@
 use ephor_core::host_record::HandoverRequest;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::TransferRequest;
-use ephor_core::store::{Renewal, Store};
+use ephor_core::store::{RenewalOutcome, Store};
 use ephor_stores::postgres::PostgresOptions;
 
 use crate::fixture::{
@@ -32,7 +32,7 @@ fn a_call_is_one_or_two_simple_queries_whatever_the_number_of_partitions() {
             }
             let mut costs = Vec::new();
             let renewals = store.renew(&group(), LEASE, &tokens).await.unwrap();
-            assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed));
+            assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed));
             costs.push(("renew", weather.take_kinds(), 1));
             store.view(&group()).await.unwrap();
             costs.push(("view", weather.take_kinds(), 1));
@@ -56,7 +56,7 @@ fn a_call_is_one_or_two_simple_queries_whatever_the_number_of_partitions() {
             let taken =
                 fixture::try_claim(&store, PartitionId(1), "c", ephor_core::lease::ClaimCause::Unresponsive)
                     .await;
-            assert!(matches!(taken, Ok(ephor_core::store::Claim::Won { .. })));
+            assert!(matches!(taken, Ok(ephor_core::store::ClaimOutcome::Won { .. })));
             costs.push(("view and claim", weather.take_kinds(), 3));
             for (call, kinds, most) in &costs {
                 println!("{count} partitions: {call}: {} round trips", kinds.len());
@@ -85,7 +85,7 @@ fn a_connection_that_died_while_nobody_used_it_is_replaced() {
             sql(&server.url("postgres"), &ended).await;
             assert_eq!(
                 store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap(),
-                [Renewal::Renewed]
+                [RenewalOutcome::Renewed]
             );
         }
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest};
-use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Save, Store};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, Store};
 use ephor_stores::postgres::PostgresStore;
 
 use crate::fixture::{LEASE, group, host, save, try_claim};
@@ -86,7 +86,7 @@ async fn live(
 ) -> Result<(), ephor_core::store::StoreError> {
     let index = partition.0 as usize;
     let known = ledger.saved[index].load(Ordering::SeqCst);
-    let Claim::Won { token, checkpoint, .. } =
+    let ClaimOutcome::Won { token, checkpoint, .. } =
         try_claim(store, partition, name, ClaimCause::Unresponsive).await?
     else {
         return Ok(());
@@ -96,12 +96,15 @@ async fn live(
     assert!(read >= known, "{known} was acknowledged, and the claim read {read}");
     for _ in 0..random.usize(1..4) {
         let next = ledger.next[index].fetch_add(1, Ordering::SeqCst) + 1;
-        if let Save::Saved(checkpoint) = save(store, &token, next).await? {
+        if let SaveOutcome::Saved(checkpoint) = save(store, &token, next).await? {
             let last = checkpoint.position.finished().unwrap().0;
             assert!(last > read, "{last} is not after {read}, which the claim had read");
             ledger.saved[index].fetch_max(last, Ordering::SeqCst);
         }
-        if !matches!(store.renew(&group(), LEASE, std::slice::from_ref(&token)).await?[0], Renewal::Renewed) {
+        if !matches!(
+            store.renew(&group(), LEASE, std::slice::from_ref(&token)).await?[0],
+            RenewalOutcome::Renewed
+        ) {
             return Ok(());
         }
     }

@@ -17,7 +17,8 @@ use ephor_core::lease::{
 };
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::store::{
-    Claim, DesiredState, GiveUpOutcome, GroupOrigin, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
+    ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome, SaveRequest,
+    SeekOutcome, SeekRequest, Store,
 };
 use ephor_core::time::Timestamp;
 
@@ -98,8 +99,8 @@ impl Script<'_> {
         let above = Epoch::from_stored(above);
         let request = ClaimRequest { partition, host: host(name), duration: LEASE, seen, above, cause };
         match self.store.claim(self.group, &request).await.unwrap() {
-            Claim::Won { token, .. } => token,
-            Claim::Lost { holder } => panic!("partition {partition} is lost to {holder:?}"),
+            ClaimOutcome::Won { token, .. } => token,
+            ClaimOutcome::Lost { holder } => panic!("partition {partition} is lost to {holder:?}"),
         }
     }
 
@@ -111,7 +112,7 @@ impl Script<'_> {
         (self.pass)();
         let tokens: Vec<LeaseToken> = tokens.iter().map(|token| (*token).clone()).collect();
         let renewals = self.store.renew(self.group, LEASE, &tokens).await.unwrap();
-        assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed), "{renewals:?}");
+        assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed), "{renewals:?}");
     }
 
     async fn save(&self, token: &LeaseToken, position: Position, log: Option<&str>, rewind: bool) {
@@ -119,7 +120,7 @@ impl Script<'_> {
         let log = log.map(LogId::new);
         let request = SaveRequest { rewind, ..SaveRequest::new(token, &position, log.as_ref()) };
         let saved = self.store.save(self.group, &request).await.unwrap();
-        assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
+        assert!(matches!(saved, SaveOutcome::Saved(_)), "{saved:?}");
     }
 
     async fn release(&self, token: &LeaseToken, cause: ReleaseCause, successor: Option<&str>) {
@@ -147,7 +148,7 @@ impl Script<'_> {
         let (partition, position) = (PartitionId(partition), Position::Start(start));
         let (log, by) = (log.map(LogId::new), "ada o'neil".to_owned());
         let request = SeekRequest { partition, position, log, by, force: false };
-        assert!(matches!(self.store.seek(self.group, &request).await.unwrap(), Seek::Done { .. }));
+        assert!(matches!(self.store.seek(self.group, &request).await.unwrap(), SeekOutcome::Done { .. }));
     }
 
     async fn heartbeat(&self, record: &HostRecord) -> DesiredState {

@@ -17,7 +17,9 @@ use ephor_core::ids::PartitionId;
 use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
 };
-use ephor_core::store::{Claim, GiveUpOutcome, Renewal, Save, SaveRequest, Store, StoreError, View};
+use ephor_core::store::{
+    ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, SaveRequest, Store, StoreError, View,
+};
 use ephor_stores::sqlite::SqliteStore;
 
 use crate::child_process::{ChildProcess, orders, say};
@@ -88,7 +90,7 @@ impl Child {
         let above = ephor_core::epoch::Epoch::NONE;
         let cause = ClaimCause::Expired;
         let request = ClaimRequest { partition, host: host(&self.name), duration: LEASE, seen, above, cause };
-        if let Claim::Won { token, .. } = wait(self.store.claim(&group(), &request))? {
+        if let ClaimOutcome::Won { token, .. } = wait(self.store.claim(&group(), &request))? {
             say(&format!("won {partition} {}", token.epoch));
         }
         Ok(())
@@ -96,7 +98,7 @@ impl Child {
 
     fn save(&mut self, token: &LeaseToken, sequence: u64) -> Result<(), StoreError> {
         let request = SaveRequest::new(token, &finished(sequence), None);
-        if let Save::Saved(_) = wait(self.store.save(&group(), &request))? {
+        if let SaveOutcome::Saved(_) = wait(self.store.save(&group(), &request))? {
             say(&format!("saved {} {sequence}", token.partition));
         }
         Ok(())
@@ -104,7 +106,7 @@ impl Child {
 
     fn renew(&mut self, token: &LeaseToken) -> Result<(), StoreError> {
         let answers = wait(self.store.renew(&group(), LEASE, std::slice::from_ref(token)))?;
-        if matches!(answers[0], Renewal::Lost { .. }) {
+        if matches!(answers[0], RenewalOutcome::Lost { .. }) {
             self.old.push(token.clone());
         }
         Ok(())
@@ -134,7 +136,7 @@ impl Child {
         if view.lease(token.partition).is_some_and(|lease| lease.epoch > token.epoch) {
             let request = SaveRequest::new(&token, &finished(FORBIDDEN), None);
             let late = wait(self.store.save(&group(), &request))?;
-            assert!(matches!(late, Save::Fenced { epoch } if epoch > token.epoch), "{late:?}");
+            assert!(matches!(late, SaveOutcome::Fenced { epoch } if epoch > token.epoch), "{late:?}");
             say("fenced 0 0");
         }
         Ok(())

@@ -9,7 +9,7 @@ use ephor_core::lease::{
 };
 use ephor_core::record::{self, Change, LeaseRecord, NoEpochLeft};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, GiveUpOutcome, Seek, SeekRequest, StoreError};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, SeekOutcome, SeekRequest, StoreError};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::blob_names::Names;
@@ -22,7 +22,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &ClaimRequest,
-    ) -> Result<Claim, StoreError> {
+    ) -> Result<ClaimOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.partition;
         for _ in 0..MAX_ATTEMPTS {
@@ -30,7 +30,7 @@ impl Session {
             // An unreadable position fails the claim: an owner could not start from it.
             state.checkpoint(group, partition)?;
             let old = state.record();
-            let lost = || Claim::Lost { holder: state.seen_lease() };
+            let lost = || ClaimOutcome::Lost { holder: state.seen_lease() };
             if state.version() != request.seen {
                 return Ok(lost());
             }
@@ -57,12 +57,12 @@ impl Session {
             let Fencing::Fenced(fenced) = fencing else {
                 // A seek intervened: it also removes the owner.
                 let holder = self.lease_now(group, &names, partition).await?;
-                return Ok(Claim::Lost { holder: holder.map(|now| now.seen()) });
+                return Ok(ClaimOutcome::Lost { holder: holder.map(|now| now.seen()) });
             };
             self.append_history(group, &names, change.history).await;
             let token = LeaseToken { partition, owner: request.host.clone(), epoch };
             let lease = lease.seen_at(state.now);
-            return Ok(Claim::Won { token, lease, checkpoint: fenced.checkpoint });
+            return Ok(ClaimOutcome::Won { token, lease, checkpoint: fenced.checkpoint });
         }
         Err(too_many_conflicts(partition))
     }
@@ -160,14 +160,14 @@ impl Session {
         &self,
         group: &GroupId,
         request: &SeekRequest,
-    ) -> Result<Seek, StoreError> {
+    ) -> Result<SeekOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         for _ in 0..MAX_ATTEMPTS {
             let state = self.read_state_with_batch(group, &names, request.partition).await?;
             if let (Some(owner), false) =
                 (state.lease.as_ref().and_then(|l| l.other_sdk_owner.clone()), request.force)
             {
-                return Ok(Seek::OtherSdkOwner { owner });
+                return Ok(SeekOutcome::OtherSdkOwner { owner });
             }
             let epoch = seek_change(state.record(), state.highest(), request, state.now)?.lease.epoch;
             if !self.take_epoch(&names, request.partition, &state, epoch).await? {
@@ -185,7 +185,7 @@ impl Session {
                 continue;
             }
             self.remove_owner(group, &names, state, epoch, request).await?;
-            return Ok(Seek::Done { epoch });
+            return Ok(SeekOutcome::Done { epoch });
         }
         Err(too_many_conflicts(request.partition))
     }

@@ -6,7 +6,7 @@
 use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
-use ephor_core::store::{Claim, GiveUpOutcome, Seek, SeekRequest};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, SeekOutcome, SeekRequest};
 
 use super::StoreFixture;
 use super::first_calls::{ODD_TEXTS, P, Scene, finished, host};
@@ -54,7 +54,7 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
         let request =
             SeekRequest { partition: P, position: finished(1), log: None, by: by.into(), force: false };
         let outcome = scene.store.seek(&scene.group, &request).await.unwrap();
-        assert!(matches!(outcome, Seek::Done { .. }), "{outcome:?}");
+        assert!(matches!(outcome, SeekOutcome::Done { .. }), "{outcome:?}");
         assert_newest(&scene, owner.take(), None, ChangeReason::Sought { by: by.into() }).await;
     }
 }
@@ -106,7 +106,7 @@ pub async fn what_was_refused_is_no_history(fixture: &dyn StoreFixture) {
     let token = scene.claim(P, "a").await;
     let next = scene.hand_over(&token, "b").await;
     let before = history(&scene, None, 100).await;
-    assert!(matches!(scene.try_claim(&blind).await, Claim::Lost { .. }));
+    assert!(matches!(scene.try_claim(&blind).await, ClaimOutcome::Lost { .. }));
     assert_eq!(scene.transfer(&token, "c").await, GiveUpOutcome::NotOurs);
     assert_eq!(scene.release(&token).await, GiveUpOutcome::NotOurs);
     scene.renew(&next).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{GiveUpOutcome, Renewal};
+use ephor_core::store::{GiveUpOutcome, RenewalOutcome};
 
 use super::StoreFixture;
 use super::first_calls::{LEASE, P, Scene, finished, host, timeless};
@@ -44,7 +44,7 @@ async fn assert_powerless(scene: &Scene, token: &LeaseToken, why: &str) {
     let before = scene.view().await;
     let history = scene.store.history(&scene.group, None, 1000).await.unwrap();
     let renewal = scene.renew(token).await;
-    let Renewal::Lost { holder } = renewal else { panic!("renewed after {why}") };
+    let RenewalOutcome::Lost { holder } = renewal else { panic!("renewed after {why}") };
     let seen = before.lease(token.partition);
     assert_eq!(
         holder.as_ref().map(|lease| (lease.token(), lease.version.clone())),
@@ -110,7 +110,7 @@ pub async fn a_renewal_changes_the_version_and_no_ownership(fixture: &dyn StoreF
         let duration = Duration::from_millis(60_000 * seconds + 7);
         let tokens = std::slice::from_ref(&token);
         let answers = scene.store.renew(&scene.group, duration, tokens).await.unwrap();
-        assert_eq!(answers, [Renewal::Renewed]);
+        assert_eq!(answers, [RenewalOutcome::Renewed]);
         let lease = scene.lease(P).await;
         assert_eq!(lease.token().as_ref(), Some(&token));
         assert_eq!((lease.acquired_at, lease.previous_owner), (first.acquired_at, None));
@@ -132,11 +132,11 @@ pub async fn one_renewal_answers_for_each_token_in_order(fixture: &dyn StoreFixt
     let tokens = [unknown, mine, stolen, also_mine, released];
     let answers = scene.store.renew(&scene.group, LEASE, &tokens).await.unwrap();
     let [
-        Renewal::Lost { holder: None },
-        Renewal::Renewed,
-        Renewal::Lost { holder: Some(holder) },
-        Renewal::Renewed,
-        Renewal::Lost { holder: Some(nobody) },
+        RenewalOutcome::Lost { holder: None },
+        RenewalOutcome::Renewed,
+        RenewalOutcome::Lost { holder: Some(holder) },
+        RenewalOutcome::Renewed,
+        RenewalOutcome::Lost { holder: Some(nobody) },
     ] = &answers[..]
     else {
         panic!("{answers:?}");
@@ -157,7 +157,7 @@ pub async fn a_transfer_gives_the_lease_to_its_new_owner(fixture: &dyn StoreFixt
     assert_eq!(lease.duration, Some(LEASE));
     // It was a handover: the old owner knows, and nobody needs to wait.
     assert_eq!((lease.previous_owner, lease.takeover_delay), (None, Duration::ZERO));
-    assert_eq!(scene.renew(&next).await, Renewal::Renewed);
+    assert_eq!(scene.renew(&next).await, RenewalOutcome::Renewed);
     scene.saved(&next, finished(1)).await;
 }
 

@@ -35,8 +35,9 @@ pub enum ChangeReason {
     HandedOver,
     /// Its owner released it.
     Released(ReleaseCause),
-    /// An operator moved the position.
-    Sought {
+    /// An operator moved the position. Stored as `sought`.
+    #[cfg_attr(feature = "serde", serde(rename = "sought"))]
+    Seek {
         /// The operator's name, as given to the seek.
         by: String,
     },
@@ -54,7 +55,7 @@ impl fmt::Display for ChangeReason {
             Self::Released(ReleaseCause::ProcessorFailed) => "its processor failed",
             Self::Released(ReleaseCause::SourceFailed) => "the hub could not be read",
             Self::Released(ReleaseCause::Unserved) => "a late claim that nobody served",
-            Self::Sought { by } => return write!(f, "sought by {by}"),
+            Self::Seek { by } => return write!(f, "sought by {by}"),
         })
     }
 }
@@ -75,7 +76,7 @@ mod tests {
             ChangeReason::Released(ReleaseCause::ProcessorFailed),
             ChangeReason::Released(ReleaseCause::SourceFailed),
             ChangeReason::Released(ReleaseCause::Unserved),
-            ChangeReason::Sought { by: "ada".into() },
+            ChangeReason::Seek { by: "ada".into() },
         ];
         let words: std::collections::BTreeSet<String> = reasons.iter().map(ToString::to_string).collect();
         assert_eq!(words.len(), reasons.len());

@@ -325,7 +325,7 @@ pub fn seek(
         epoch,
         from: old.owner.clone(),
         to: None,
-        reason: ChangeReason::Sought { by: by.into() },
+        reason: ChangeReason::Seek { by: by.into() },
     };
     Ok(Change { lease, fence: epoch, history })
 }

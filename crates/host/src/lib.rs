@@ -42,7 +42,7 @@ pub use error::{CheckpointError, HostError, PartitionError, ProcessorError, Stor
 pub use host::ownership_changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
 pub use host::{EventProcessorHost, NotRunning, StartError};
-pub use last_seek::Sought;
+pub use last_seek::LastSeek;
 pub use options::{
     ErrorHandler, EventProcessorOptions, InitialPosition, InvalidOption, PartitionManagerOptions,
 };

@@ -186,7 +186,7 @@ impl Judge {
                     violations.push((Promise::OneOwner, what));
                 }
                 facts.epoch = facts.epoch.max(change.epoch);
-                if matches!(change.reason, ChangeReason::Sought { .. }) {
+                if matches!(change.reason, ChangeReason::Seek { .. }) {
                     carry_out_seek(facts, present, change.epoch);
                 }
                 let next = facts.stored_position;
@@ -319,7 +319,7 @@ fn carry_out_seek(facts: &mut PartitionFacts, log_generation: usize, epoch: Epoc
 /// The name of a reason in the table of changes.
 fn reason_name(reason: &ChangeReason) -> String {
     match reason {
-        ChangeReason::Sought { .. } => "sought".into(),
+        ChangeReason::Seek { .. } => "sought".into(),
         other => other.to_string(),
     }
 }

@@ -147,7 +147,7 @@ impl StoreLayer for ObservedStore {
         Box::pin(async move {
             let answer = self.inner.seek(group, request).await?;
             if let SeekOutcome::Done { epoch } = answer {
-                let reason = ChangeReason::Sought { by: request.by.clone() };
+                let reason = ChangeReason::Seek { by: request.by.clone() };
                 self.ownership_changed((request.partition, epoch), None, reason, false);
             }
             Ok(answer)

@@ -341,5 +341,5 @@ fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
     assert_eq!(claimed.lease.seen_at(at(12)).takeover_delay, Duration::from_secs(18));
     let fresh = seek(None, Epoch::from_stored(4), P, "ada", at(1), &Rules::default());
     assert_eq!((fresh.lease.epoch.get(), fresh.lease.partition), (5, P));
-    assert_eq!(fresh.history.reason, ChangeReason::Sought { by: "ada".into() });
+    assert_eq!(fresh.history.reason, ChangeReason::Seek { by: "ada".into() });
 }

@@ -152,7 +152,7 @@ fn checkpoints_lag_and_history_are_written() {
     for (reason, expected) in [
         (ChangeReason::HandedOver, json!("handed_over")),
         (ChangeReason::Released(ReleaseCause::ProcessorFailed), json!({"released": "processor_failed"})),
-        (ChangeReason::Sought { by: "ada".into() }, json!({"sought": {"by": "ada"}})),
+        (ChangeReason::Seek { by: "ada".into() }, json!({"sought": {"by": "ada"}})),
     ] {
         assert_eq!(to_value(change(reason)).unwrap()["reason"], expected);
     }

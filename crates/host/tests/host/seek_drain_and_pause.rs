@@ -63,7 +63,7 @@ async fn a_seek_closes_the_partition_and_its_owner_goes_on_at_the_new_position()
     assert_eq!(owners(&fleet, 4).await, before, "nothing moves");
     assert!(all(4).skip(1).all(|other| ledger.of(other).is_empty()), "the others do not notice");
     let history = fleet.admin().history(Some(P0), 2).await.unwrap();
-    assert_eq!(history[1].reason, ChangeReason::Sought { by: "a test".into() });
+    assert_eq!(history[1].reason, ChangeReason::Seek { by: "a test".into() });
     assert!(ledger.all_reports().is_empty(), "{:?}", ledger.all_reports());
 }
 

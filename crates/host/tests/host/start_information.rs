@@ -4,7 +4,7 @@
 use crate::common::action_recorder::Ledger;
 use crate::common::action_recorder::{P0, send, start, stored, until_finished};
 use ephor::admin::{SeekMode, SeekStepOutcome, SeekTo};
-use ephor::{Epoch, EventProcessorOptions, EventSource, Position, SequenceNumber, Sought, StartPosition};
+use ephor::{Epoch, EventProcessorOptions, EventSource, LastSeek, Position, SequenceNumber, StartPosition};
 use ephor_testkit::TestFleet;
 
 /// Seeks to this event, and returns the epoch that the seek took.
@@ -16,8 +16,8 @@ async fn seek(fleet: &TestFleet, to: u64) -> Epoch {
 }
 
 /// The seek of which the present owner knows.
-async fn sought(ledger: &Ledger) -> Option<Sought> {
-    ledger.context(P0).sought().await.unwrap()
+async fn last_seek(ledger: &Ledger) -> Option<LastSeek> {
+    ledger.context(P0).last_seek().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,11 +26,11 @@ async fn every_owner_learns_of_a_seek_until_a_checkpoint_follows_it() {
     start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
     send(&fleet, P0, 10);
     until_finished(&fleet, &ledger, P0, 9).await;
-    assert_eq!(sought(&ledger).await, None, "without a checkpoint");
+    assert_eq!(last_seek(&ledger).await, None, "without a checkpoint");
     ledger.clear();
     let epoch = seek(&fleet, 4).await;
     until_finished(&fleet, &ledger, P0, 9).await;
-    let first = sought(&ledger).await.unwrap();
+    let first = last_seek(&ledger).await.unwrap();
     assert_eq!((first.epoch, first.by.as_str()), (epoch, "a test"));
     assert!(first.at > ephor::Timestamp(0) && epoch < ledger.context(P0).epoch());
     // Nothing was saved since, so the next owner starts after the same seek.
@@ -38,15 +38,15 @@ async fn every_owner_learns_of_a_seek_until_a_checkpoint_follows_it() {
     ledger.clear();
     start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 9).await;
-    assert_eq!(sought(&ledger).await.as_ref(), Some(&first));
+    assert_eq!(last_seek(&ledger).await.as_ref(), Some(&first));
     fleet.stop("b").await;
     start(&mut fleet, "c", ledger.options(), &ledger.scribe()).await;
     send(&fleet, P0, 1);
     until_finished(&fleet, &ledger, P0, 10).await;
-    assert_eq!(sought(&ledger).await, None, "a checkpoint was written after it");
+    assert_eq!(last_seek(&ledger).await, None, "a checkpoint was written after it");
     let again = seek(&fleet, 2).await;
     until_finished(&fleet, &ledger, P0, 2).await;
-    assert_eq!(sought(&ledger).await.map(|sought| sought.epoch), Some(again), "a seek of its own");
+    assert_eq!(last_seek(&ledger).await.map(|seek| seek.epoch), Some(again), "a seek of its own");
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +83,7 @@ async fn a_start_that_an_owner_saved_is_no_seek() {
     ledger.clear();
     start(&mut fleet, "b", latest(), &ledger.scribe()).await;
     until_finished(&fleet, &ledger, P0, 10).await;
-    assert_eq!(sought(&ledger).await, None);
+    assert_eq!(last_seek(&ledger).await, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -297,7 +297,7 @@ pub(crate) fn change_out(change: &OwnershipChange) -> ChangeT {
         ChangeReason::Claimed(cause) => (0, index(&CLAIMS, cause), String::new()),
         ChangeReason::HandedOver => (1, 0, String::new()),
         ChangeReason::Released(cause) => (2, index(&RELEASES, cause), String::new()),
-        ChangeReason::Sought { by } => (3, 0, by.clone()),
+        ChangeReason::Seek { by } => (3, 0, by.clone()),
     };
     let (from, to) = (text(&change.from), text(&change.to));
     (change.at.0, change.partition.0, change.epoch.get(), from, to, reason)
@@ -308,7 +308,7 @@ pub(crate) fn change_in((at, partition, epoch, from, to, (kind, cause, by)): &Ch
         0 => ChangeReason::Claimed(CLAIMS[*cause]),
         1 => ChangeReason::HandedOver,
         2 => ChangeReason::Released(RELEASES[*cause]),
-        _ => ChangeReason::Sought { by: by.clone() },
+        _ => ChangeReason::Seek { by: by.clone() },
     };
     OwnershipChange {
         at: Timestamp(*at),

@@ -11,7 +11,7 @@ use super::*;
 use crate::admin::{SeekStep, SeekStepOutcome};
 use crate::error::ProcessorError;
 use crate::host::ownership_changes::OwnershipEvent;
-use crate::last_seek::Sought;
+use crate::last_seek::LastSeek;
 use crate::processor::CloseReason;
 use crate::stop_report::StopReport;
 
@@ -109,6 +109,6 @@ fn reports_and_events_are_written_with_their_field_names() {
         "outcome": {"done": 1},
     });
     assert_eq!(to_value(step).unwrap(), expected);
-    let sought = Sought { epoch: Epoch::FIRST, at: TIME, by: "ada".into() };
+    let sought = LastSeek { epoch: Epoch::FIRST, at: TIME, by: "ada".into() };
     assert_eq!(to_value(sought).unwrap(), json!({"epoch": 1, "at": SHOWN_TIME, "by": "ada"}));
 }

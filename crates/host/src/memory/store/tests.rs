@@ -297,7 +297,7 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
     let request =
         SeekRequest { partition: P, position: finished(1), log: None, by: "ada".into(), force: false };
     done(store.seek(&group(), &request));
-    changed(ChangeReason::Sought { by: "ada".into() }, false);
+    changed(ChangeReason::Seek { by: "ada".into() }, false);
     beat(&store, "a");
     assert_eq!(news(), []);
 }

@@ -55,7 +55,7 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
             SeekRequest { partition: P, position: finished(1), log: None, by: by.into(), force: false };
         let outcome = scene.store.seek(&scene.group, &request).await.unwrap();
         assert!(matches!(outcome, SeekOutcome::Done { .. }), "{outcome:?}");
-        assert_newest(&scene, owner.take(), None, ChangeReason::Sought { by: by.into() }).await;
+        assert_newest(&scene, owner.take(), None, ChangeReason::Seek { by: by.into() }).await;
     }
 }
 

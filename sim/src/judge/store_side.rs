@@ -160,7 +160,7 @@ impl Judge {
                 violations.extend(self.unsaved_although_healthy(&state, change));
             }
             violations.extend(used_up_epochs(change));
-            if change.reason == ChangeReason::Claimed(ClaimCause::Foreign) {
+            if change.reason == ChangeReason::Claimed(ClaimCause::AboveForeignReader) {
                 violations.extend(self.not_above_foreign_reader(&state, change));
             }
             if change.reason == ChangeReason::Claimed(ClaimCause::Unresponsive) {

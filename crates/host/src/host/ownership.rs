@@ -79,7 +79,8 @@ impl Manager {
         match intruded {
             Some((until, above)) => {
                 if now >= until && self.takes_part() {
-                    let request = self.claim_request(partition, Some(&lease), above, ClaimCause::Foreign);
+                    let request =
+                        self.claim_request(partition, Some(&lease), above, ClaimCause::AboveForeignReader);
                     self.make_claims(vec![request], scan).await;
                 }
                 true

@@ -141,7 +141,7 @@ async fn a_foreign_reader_is_named_and_the_partition_claimed_back_above_its_epoc
     let reports = ledger.reports("ForeignReader");
     assert_eq!(reports.len(), 1, "{:?}", ledger.all_reports());
     assert!(reports[0].text.contains("(intruder) took it with epoch 50"), "{reports:?}");
-    let cause = ChangeReason::Claimed(ClaimCause::Foreign);
+    let cause = ChangeReason::Claimed(ClaimCause::AboveForeignReader);
     assert!(ledger.first(|entry| entry.what == What::Changed(cause.clone())).is_some());
     send(&fleet, P0, 5);
     until_finished(&fleet, &ledger, P0, 9).await;

@@ -10,7 +10,7 @@ const CLAIMS: [(&str, ClaimCause); 4] = [
     ("claimed:unowned", ClaimCause::Unowned),
     ("claimed:expired", ClaimCause::Expired),
     ("claimed:silent", ClaimCause::Unresponsive),
-    ("claimed:foreign", ClaimCause::Foreign),
+    ("claimed:foreign", ClaimCause::AboveForeignReader),
 ];
 const RELEASES: [(&str, ReleaseCause); 4] = [
     ("released:shutdown", ReleaseCause::Shutdown),

@@ -222,7 +222,7 @@ impl Script<'_> {
         self.seek(4, StartPosition::Latest, None).await;
         self.seek(8, StartPosition::after(SequenceNumber(5)), Some("log 2")).await;
         self.claim(5, "a", ClaimCause::Expired).await;
-        self.claim_above(5, "c", ClaimCause::Foreign, 20).await;
+        self.claim_above(5, "c", ClaimCause::AboveForeignReader, 20).await;
         self.release(&p6, ReleaseCause::Shutdown, None).await;
         for cause in [ReleaseCause::SourceFailed, ReleaseCause::Unserved] {
             let token = self.claim(7, "d", ClaimCause::Unowned).await;

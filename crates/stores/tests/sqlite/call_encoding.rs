@@ -96,7 +96,7 @@ pub(crate) enum SaveT {
 }
 
 pub(crate) const CLAIMS: [ClaimCause; 4] =
-    [ClaimCause::Unowned, ClaimCause::Expired, ClaimCause::Unresponsive, ClaimCause::Foreign];
+    [ClaimCause::Unowned, ClaimCause::Expired, ClaimCause::Unresponsive, ClaimCause::AboveForeignReader];
 pub(crate) const RELEASES: [ReleaseCause; 4] = [
     ReleaseCause::Shutdown,
     ReleaseCause::ProcessorFailed,

@@ -163,7 +163,7 @@ pub async fn a_late_save_of_an_earlier_owner_is_fenced(fixture: &dyn StoreFixtur
     assert_fenced(&scene, &fourth, "after a seek").await;
     let fifth = scene.claim(P, "a").await;
     assert_fenced(&scene, &first, "after the first owner is owner again").await;
-    let sixth = scene.claim_as(P, "a", ClaimCause::Foreign).await;
+    let sixth = scene.claim_as(P, "a", ClaimCause::AboveForeignReader).await;
     assert_fenced(&scene, &fifth, "after the owner claimed again").await;
     scene.saved(&sixth, finished(51)).await;
 }
@@ -200,7 +200,9 @@ pub async fn a_checkpoint_outlives_every_change_of_owner(fixture: &dyn StoreFixt
     assert_eq!(scene.view().await.checkpoint(P).cloned(), stored);
     assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
     assert_eq!(scene.view().await.checkpoint(P).cloned(), stored);
-    for cause in [ClaimCause::Unowned, ClaimCause::Unresponsive, ClaimCause::Expired, ClaimCause::Foreign] {
+    for cause in
+        [ClaimCause::Unowned, ClaimCause::Unresponsive, ClaimCause::Expired, ClaimCause::AboveForeignReader]
+    {
         let request = scene.request(P, "c", cause).await;
         let ClaimOutcome::Won { checkpoint, .. } = scene.try_claim(&request).await else {
             panic!("no other host claims");

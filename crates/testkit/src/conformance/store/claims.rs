@@ -79,7 +79,7 @@ pub async fn a_claim_goes_above_the_epoch_it_is_told(fixture: &dyn StoreFixture)
     // The last is a number that a conversion to floating point would round down.
     for above in [7, 1_000_000, (1 << 53) + 1] {
         let above = Epoch::from_stored(above);
-        let request = ClaimRequest { above, ..scene.request(P, "a", ClaimCause::Foreign).await };
+        let request = ClaimRequest { above, ..scene.request(P, "a", ClaimCause::AboveForeignReader).await };
         let ClaimOutcome::Won { token, lease, .. } = scene.try_claim(&request).await else {
             panic!("no other host claims");
         };
@@ -99,7 +99,7 @@ pub async fn a_claim_goes_above_the_epoch_it_is_told(fixture: &dyn StoreFixture)
 pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let claim_above = async |above: u64| {
-        let request = scene.request(P, "a", ClaimCause::Foreign).await;
+        let request = scene.request(P, "a", ClaimCause::AboveForeignReader).await;
         let request = ClaimRequest { above: Epoch::from_stored(above), ..request };
         scene.store.claim(&scene.group, &request).await
     };
@@ -133,7 +133,7 @@ pub async fn no_owner_and_no_seek_has_an_epoch_beyond_the_highest(fixture: &dyn 
 pub async fn a_host_may_claim_its_own_partition_anew(fixture: &dyn StoreFixture) {
     let scene = Scene::new(fixture).await;
     let old = scene.claim(P, "a").await;
-    let new = scene.claim_as(P, "a", ClaimCause::Foreign).await;
+    let new = scene.claim_as(P, "a", ClaimCause::AboveForeignReader).await;
     assert!(new.epoch > old.epoch);
     assert!(matches!(scene.renew(&old).await, RenewalOutcome::Lost { .. }));
     assert_eq!(scene.renew(&new).await, RenewalOutcome::Renewed);

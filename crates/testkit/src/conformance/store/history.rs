@@ -35,8 +35,8 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
     assert_newest(&scene, Some("a"), Some("b"), claimed(ClaimCause::Expired)).await;
     scene.steal(P, "c").await;
     assert_newest(&scene, Some("b"), Some("c"), claimed(ClaimCause::Unresponsive)).await;
-    let mut token = scene.claim_as(P, "c", ClaimCause::Foreign).await;
-    assert_newest(&scene, Some("c"), Some("c"), claimed(ClaimCause::Foreign)).await;
+    let mut token = scene.claim_as(P, "c", ClaimCause::AboveForeignReader).await;
+    assert_newest(&scene, Some("c"), Some("c"), claimed(ClaimCause::AboveForeignReader)).await;
     for cause in [
         ReleaseCause::Shutdown,
         ReleaseCause::ProcessorFailed,

@@ -29,7 +29,7 @@ pub async fn every_change_of_owner_raises_the_epoch_and_none_is_used_twice(fixtu
         epochs.push(("claim after seek", token_after_seek.epoch));
         let token = scene.claim_as(P, "e", ClaimCause::Expired).await;
         epochs.push(("claim of an expired lease", token.epoch));
-        let token = scene.claim_as(P, "e", ClaimCause::Foreign).await;
+        let token = scene.claim_as(P, "e", ClaimCause::AboveForeignReader).await;
         epochs.push(("claim of the own lease", token.epoch));
         assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
         // The next round claims after a release.
@@ -71,7 +71,7 @@ pub async fn a_token_whose_epoch_is_over_changes_nothing(fixture: &dyn StoreFixt
     scene.seek(P, finished(2)).await;
     assert_powerless(&scene, &taker, "a seek").await;
     let token = scene.claim(P, "a").await;
-    let again = scene.claim_as(P, "a", ClaimCause::Foreign).await;
+    let again = scene.claim_as(P, "a", ClaimCause::AboveForeignReader).await;
     assert_powerless(&scene, &token, "its own claim").await;
     assert_eq!(scene.release(&again).await, GiveUpOutcome::Done);
     assert_powerless(&scene, &again, "a release").await;

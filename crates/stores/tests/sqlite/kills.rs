@@ -145,7 +145,7 @@ impl Child {
 
 /// The acknowledged changes of all children so far.
 #[derive(Default)]
-struct Ledger {
+struct AcknowledgedChanges {
     owners: BTreeMap<(u32, u64), String>,
     epochs: [u64; PARTITIONS as usize],
     saved: [u64; PARTITIONS as usize],
@@ -153,7 +153,7 @@ struct Ledger {
     counts: BTreeMap<String, usize>,
 }
 
-impl Ledger {
+impl AcknowledgedChanges {
     fn take_down(&mut self, child: &str, word: &str) {
         let mut parts = word.split(' ');
         let what = parts.next().unwrap();
@@ -232,7 +232,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
         )
     };
     let mut children: Vec<_> = (0..CHILDREN).map(&mut start).collect();
-    let mut ledger = Ledger::default();
+    let mut changes = AcknowledgedChanges::default();
     for kill in 0..kills {
         let index = kill as usize % CHILDREN;
         let (child, delay, early) = &mut children[index];
@@ -240,7 +240,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
             // While it opens the file, perhaps.
             std::thread::sleep(Duration::from_millis(*delay / 10));
         } else if let Ok(first) = child.words.recv_timeout(PATIENCE) {
-            ledger.take_down(&name(index), &first);
+            changes.take_down(&name(index), &first);
             std::thread::sleep(Duration::from_millis(*delay));
         }
         child.kill();
@@ -251,21 +251,21 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
             } else {
                 child.words.try_iter().collect()
             };
-            said.iter().for_each(|word| ledger.take_down(&name(index), word));
+            said.iter().for_each(|word| changes.take_down(&name(index), word));
         }
-        ledger.check(&store);
+        changes.check(&store);
         children[index] = start(index);
     }
     for (index, (child, ..)) in children.iter_mut().enumerate() {
         child.kill();
-        child.words.iter().for_each(|word| ledger.take_down(&name(index), &word));
+        child.words.iter().for_each(|word| changes.take_down(&name(index), &word));
     }
-    ledger.check(&store);
-    ledger.check(&folder.open());
+    changes.check(&store);
+    changes.check(&folder.open());
     let health: String = folder.sql().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(health, "ok");
-    assert!(ledger.saved.iter().all(|saved| *saved > 0), "{:?}", ledger.saved);
-    println!("{kills} kills, seed {seed}: {:?}", ledger.counts);
+    assert!(changes.saved.iter().all(|saved| *saved > 0), "{:?}", changes.saved);
+    println!("{kills} kills, seed {seed}: {:?}", changes.counts);
 }
 
 /// Not a test of its own: creates the file, until it is killed or has done it.

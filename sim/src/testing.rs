@@ -326,7 +326,7 @@ impl fmt::Debug for World {
     }
 }
 
-/// Copies the options to the style, from which the judge knows them.
+/// Copies the options to the host's configuration, from which the judge knows them.
 fn copy_options(config: &mut HostConfig, options: &EventProcessorOptions) {
     config.max_batch_size = options.max_batch_size;
     config.checkpoint = options.checkpoint.clone();

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use ephor_core::balance::{Fleet, plan};
 use ephor_core::expiry::{LivenessTracker, Tolerance};
-use ephor_core::host_record::{HostRecord, HostState, HostStatistics, Want};
+use ephor_core::host_record::{HandoverRequest, HostRecord, HostState, HostStatistics};
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::LeaseVersion;
 use ephor_core::store::{HostEntry, View};
@@ -154,7 +154,7 @@ impl Protocol {
         let mut view = View { at, ..View::default() };
         for host in 0..self.bounds.hosts {
             let asked = (0..self.bounds.partitions).filter(|p| plan_input.wants[*p] & bit(host) != 0);
-            let wants = asked.map(|partition| Want {
+            let wants = asked.map(|partition| HandoverRequest {
                 partition: number(partition),
                 owner: id(host),
                 epoch: ephor_core::epoch::Epoch::NONE,

@@ -2,8 +2,8 @@
 
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
-use ephor_core::handover::{Ask, Verdict, judge};
-use ephor_core::host_record::{Answer, Reply};
+use ephor_core::handover::{NextStep, PendingHandoverRequest, next_step};
+use ephor_core::host_record::{HandoverAnswer, HandoverReply};
 use ephor_core::lease::Lease;
 
 use crate::bounds::{GRACE, LEASE, MARGIN, NOW, PATIENCE, STORE_NOW, in_ticks, ticks};
@@ -128,7 +128,7 @@ impl Step<'_> {
     fn follow_up(&mut self, host: usize, partition: usize, host_view: &HostView) -> bool {
         let Some(asked) = self.state.hosts[host].asks[partition] else { return false };
         let ids = &self.protocol.ids;
-        let mut ask = Ask {
+        let mut ask = PendingHandoverRequest {
             partition: Step::id(partition),
             owner: ids[usize::from(asked.owner)].clone(),
             epoch: Epoch::from_stored(u64::from(asked.epoch)),
@@ -137,18 +137,18 @@ impl Step<'_> {
             // Clocks are not set here: no host corrects its answer.
             announced_end: None,
         };
-        let answers: Vec<Answer> = self.state.hosts[usize::from(asked.owner)].answers[partition]
+        let answers: Vec<HandoverAnswer> = self.state.hosts[usize::from(asked.owner)].answers[partition]
             .iter()
-            .map(|answered| Answer {
+            .map(|answered| HandoverAnswer {
                 partition: ask.partition,
                 asker: ids[usize::from(answered.asker)].clone(),
                 reply: answered
                     .draining
-                    .map_or(Reply::No, |left| Reply::DrainingUntil(STORE_NOW + ticks(left))),
+                    .map_or(HandoverReply::No, |left| HandoverReply::DrainingUntil(STORE_NOW + ticks(left))),
             })
             .collect();
         let lease = self.seen(partition);
-        let verdict = judge(
+        let step = next_step(
             &mut ask,
             lease.as_ref(),
             &answers,
@@ -161,12 +161,12 @@ impl Step<'_> {
         let draining =
             ask.draining_since.map(|(since, promised)| (in_ticks(NOW.since(since)), in_ticks(promised)));
         let planned = host_view.asks[partition].is_some();
-        let kept = verdict == Verdict::Wait && (planned || draining.is_some());
+        let kept = step == NextStep::Wait && (planned || draining.is_some());
         self.state.hosts[host].asks[partition] = kept.then_some(Asked { draining, ..asked });
-        if !kept && verdict != Verdict::Steal {
+        if !kept && step != NextStep::Steal {
             self.note(Kind::Withdrawn);
         }
-        verdict == Verdict::Steal
+        step == NextStep::Steal
     }
 
     fn ask(&mut self, host: usize, partition: usize, host_view: &HostView) {

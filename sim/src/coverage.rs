@@ -142,7 +142,7 @@ fn entry<'a, T: Default>(map: &'a mut BTreeMap<String, T>, key: &str) -> &'a mut
 fn reaches_partition(fault: Fault, state: PartitionState) -> bool {
     match (fault, state) {
         // An operator holds only a partition that is not held yet.
-        (Fault::Hold, PartitionState::Held) => false,
+        (Fault::PausePartition, PartitionState::Held) => false,
         // A host that joins owns nothing yet.
         (Fault::Join | Fault::Namesake, _) => false,
         // A fault of a host hits only partitions that it owns.
@@ -169,7 +169,7 @@ fn reaches_host(fault: Fault, state: HostCondition) -> bool {
             | Fault::StopTwice
             | Fault::StopCallerLeaves
             | Fault::StopDuringStart
-            | Fault::Pause
+            | Fault::PauseProcess
             | Fault::Suspend
             | Fault::Freeze,
             HostCondition::Paused,
@@ -194,7 +194,7 @@ fn reaches_host(fault: Fault, state: HostCondition) -> bool {
 fn hits_a_host(fault: Fault) -> bool {
     match fault {
         Fault::Crash
-        | Fault::Pause
+        | Fault::PauseProcess
         | Fault::Freeze
         | Fault::Suspend
         | Fault::Restart
@@ -208,18 +208,18 @@ fn hits_a_host(fault: Fault) -> bool {
         | Fault::WallClockSet
         | Fault::StoreTrouble
         | Fault::StoreCutOff
-        | Fault::StoreDeaf
-        | Fault::StoreBlind
+        | Fault::StoreAnswersLost
+        | Fault::HostUnseenInStore
         | Fault::HubTrouble
         | Fault::HubCutOff
-        | Fault::HubDeaf
+        | Fault::HubAnswersLost
         | Fault::SlowProcessor
         | Fault::FailingProcessor
         | Fault::BlockedProcessor
         | Fault::HangingProcessor
         | Fault::OddCheckpoints
         | Fault::Drain
-        | Fault::Hold
+        | Fault::PausePartition
         | Fault::StopTwice
         | Fault::StopCallerLeaves
         | Fault::StopDuringStart => true,

@@ -36,7 +36,7 @@ fault_catalog! {
     /// The process is gone, and comes back later under the same name.
     Crash: 60,
     /// The process is paused and comes back as a zombie; its clock has run on.
-    Pause: 60,
+    PauseProcess: 60,
     /// The process is paused and its clock stops, as when a virtual machine is stopped.
     Freeze: 20,
     /// The machine sleeps for less than a lease, and its clock runs on.
@@ -68,9 +68,9 @@ fault_catalog! {
     /// The store is unreachable for a while: no request arrives.
     StoreCutOff: 50,
     /// The store's answers are lost for a while: every request arrives, and no answer comes back.
-    StoreDeaf: 50,
+    StoreAnswersLost: 50,
     /// A host neither sees the others in the store nor is seen by them for a while; it still renews and saves.
-    StoreBlind: 40,
+    HostUnseenInStore: 40,
     /// The store asks all hosts for fewer calls, and refuses most of them.
     StoreThrottles: 40,
     /// The store notifies no host for a while.
@@ -86,7 +86,7 @@ fault_catalog! {
     /// The hub is unreachable for a while.
     HubCutOff: 50,
     /// The hub's answers and events are lost for a while.
-    HubDeaf: 40,
+    HubAnswersLost: 40,
     /// The hub restarts: links are gone, epochs forgotten.
     HubRestart: 50,
     /// The links to one partition break.
@@ -126,7 +126,7 @@ fault_catalog! {
     /// An operator drains a host for a while.
     Drain: 40,
     /// An operator holds a partition on its host for a while.
-    Hold: 40,
+    PausePartition: 40,
     /// The process is told to stop within two minutes, and soon after within seconds, while calls take up to a minute.
     StopTwice: 15,
     /// The process is stopped, and the caller of the stop goes away; another one asks for the report later.

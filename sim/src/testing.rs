@@ -326,7 +326,7 @@ impl fmt::Debug for World {
     }
 }
 
-/// Copies the options to the style, from which the judge knows them.
+/// Copies the options to the host's configuration, from which the judge knows them.
 fn copy_options(config: &mut HostConfig, options: &EventProcessorOptions) {
     config.max_batch_size = options.max_batch_size;
     config.checkpoint = options.checkpoint.clone();
@@ -343,7 +343,7 @@ fn is_processor_fault(fault: Fault, processor_faults: bool) -> bool {
         }
         Fault::BlockedProcessor | Fault::OddCheckpoints => true,
         Fault::Crash
-        | Fault::Pause
+        | Fault::PauseProcess
         | Fault::Freeze
         | Fault::Suspend
         | Fault::Restart
@@ -357,8 +357,8 @@ fn is_processor_fault(fault: Fault, processor_faults: bool) -> bool {
         | Fault::WallClockSet
         | Fault::StoreTrouble
         | Fault::StoreCutOff
-        | Fault::StoreDeaf
-        | Fault::StoreBlind
+        | Fault::StoreAnswersLost
+        | Fault::HostUnseenInStore
         | Fault::StoreThrottles
         | Fault::StoreWakesNobody
         | Fault::StoreOutage
@@ -366,7 +366,7 @@ fn is_processor_fault(fault: Fault, processor_faults: bool) -> bool {
         | Fault::StoreRestored
         | Fault::HubTrouble
         | Fault::HubCutOff
-        | Fault::HubDeaf
+        | Fault::HubAnswersLost
         | Fault::HubRestart
         | Fault::LinkCut
         | Fault::HubLosesPower
@@ -381,7 +381,7 @@ fn is_processor_fault(fault: Fault, processor_faults: bool) -> bool {
         | Fault::ForeignReader
         | Fault::Seek
         | Fault::Drain
-        | Fault::Hold
+        | Fault::PausePartition
         | Fault::StopDuringStart
         | Fault::HubCompacted => false,
     }

@@ -12,14 +12,14 @@
 use std::time::Duration;
 
 use crate::epoch::Epoch;
-use crate::host_record::{Answer, Reply, Want};
+use crate::host_record::{HandoverAnswer, HandoverReply, HandoverRequest};
 use crate::ids::{HostId, PartitionId};
 use crate::lease::Lease;
 use crate::time::{Monotonic, Timestamp};
 
 /// A pending request of ours, with its progress so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct PendingHandoverRequest {
     /// The partition.
     pub partition: PartitionId,
     /// Its owner.
@@ -35,16 +35,16 @@ pub struct Ask {
     pub announced_end: Option<Timestamp>,
 }
 
-impl Ask {
+impl PendingHandoverRequest {
     /// The request as it is written in our record.
-    pub fn want(&self) -> Want {
-        Want { partition: self.partition, owner: self.owner.clone(), epoch: self.epoch }
+    pub fn request(&self) -> HandoverRequest {
+        HandoverRequest { partition: self.partition, owner: self.owner.clone(), epoch: self.epoch }
     }
 }
 
-/// The next step for a request.
+/// The next step for a request that is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum NextStep {
     /// Keep it.
     Wait,
     /// Withdraw it: it was refused, or the lease has changed since the request.
@@ -54,33 +54,33 @@ pub enum Verdict {
     Steal,
 }
 
-/// Judges a request by the current lease and the owner's answers.
+/// Returns the next step for a request, by the current lease and the owner's answers.
 ///
 /// `patience` is the time that a handover may take. It starts again when the owner is seen
 /// draining, plus `grace`, because the news takes time to arrive.
-#[expect(clippy::too_many_arguments, reason = "all that a judgement depends on, and nothing else")]
-pub fn judge(
-    ask: &mut Ask,
+#[expect(clippy::too_many_arguments, reason = "all that the next step depends on, and nothing else")]
+pub fn next_step(
+    ask: &mut PendingHandoverRequest,
     lease: Option<&Lease>,
-    answers: &[Answer],
+    answers: &[HandoverAnswer],
     me: &HostId,
     now: Monotonic,
     store_now: Timestamp,
     patience: Duration,
     grace: Duration,
-) -> Verdict {
+) -> NextStep {
     let as_asked =
         lease.is_some_and(|lease| lease.owner.as_ref() == Some(&ask.owner) && lease.epoch == ask.epoch);
     if !as_asked {
-        return Verdict::Withdraw;
+        return NextStep::Withdraw;
     }
     let of_it = || answers.iter().filter(|answer| answer.partition == ask.partition);
     // An owner that drains for another host drains, too: when it is done, the lease has changed.
-    let drains = || of_it().find(|answer| matches!(answer.reply, Reply::DrainingUntil(_)));
+    let drains = || of_it().find(|answer| matches!(answer.reply, HandoverReply::DrainingUntil(_)));
     let reply = of_it().find(|answer| answer.asker == *me).or_else(drains).map(|answer| answer.reply);
     match reply {
-        Some(Reply::No) => return Verdict::Withdraw,
-        Some(Reply::DrainingUntil(until)) => {
+        Some(HandoverReply::No) => return NextStep::Withdraw,
+        Some(HandoverReply::DrainingUntil(until)) => {
             let promised = until.since(store_now);
             // The first announcement counts, unless the owner corrects it: the store's clock may
             // have been set.
@@ -97,7 +97,7 @@ pub fn judge(
         Some((since, promised)) => (since, patience.max(promised).saturating_add(grace)),
         None => (ask.asked_at, patience),
     };
-    if now.since(since) < limit { Verdict::Wait } else { Verdict::Steal }
+    if now.since(since) < limit { NextStep::Wait } else { NextStep::Steal }
 }
 
 #[cfg(test)]
@@ -117,8 +117,8 @@ mod tests {
         Monotonic(n * 1_000_000_000)
     }
 
-    fn ask() -> Ask {
-        Ask {
+    fn ask() -> PendingHandoverRequest {
+        PendingHandoverRequest {
             partition: PartitionId(1),
             owner: host("owner"),
             epoch: Epoch::FIRST,
@@ -144,32 +144,32 @@ mod tests {
         }
     }
 
-    fn answer(partition: u32, asker: &str, reply: Reply) -> Answer {
-        Answer { partition: PartitionId(partition), asker: host(asker), reply }
+    fn answer(partition: u32, asker: &str, reply: HandoverReply) -> HandoverAnswer {
+        HandoverAnswer { partition: PartitionId(partition), asker: host(asker), reply }
     }
 
-    fn judged(ask: &mut Ask, answers: &[Answer], now: u64) -> Verdict {
+    fn step_after(ask: &mut PendingHandoverRequest, answers: &[HandoverAnswer], now: u64) -> NextStep {
         let lease = lease(Some("owner"), ask.epoch);
-        judge(ask, Some(&lease), answers, &host("me"), seconds(now), Timestamp(0), PATIENCE, GRACE)
+        next_step(ask, Some(&lease), answers, &host("me"), seconds(now), Timestamp(0), PATIENCE, GRACE)
     }
 
     #[test]
     fn silence_permits_a_steal_and_only_after_a_while() {
-        assert_eq!(judged(&mut ask(), &[], 129), Verdict::Wait);
-        assert_eq!(judged(&mut ask(), &[], 130), Verdict::Steal);
+        assert_eq!(step_after(&mut ask(), &[], 129), NextStep::Wait);
+        assert_eq!(step_after(&mut ask(), &[], 130), NextStep::Steal);
     }
 
     #[test]
     fn an_owner_that_drains_gets_its_time_from_then() {
-        let draining = [answer(1, "me", Reply::DrainingUntil(Timestamp(0)))];
+        let draining = [answer(1, "me", HandoverReply::DrainingUntil(Timestamp(0)))];
         let mut ask = ask();
-        assert_eq!(judged(&mut ask, &draining, 128), Verdict::Wait);
-        assert_eq!(judged(&mut ask, &draining, 162), Verdict::Wait);
+        assert_eq!(step_after(&mut ask, &draining, 128), NextStep::Wait);
+        assert_eq!(step_after(&mut ask, &draining, 162), NextStep::Wait);
         // The answer is gone from the record, but the owner still has the lease: the time does not
         // start again.
-        assert_eq!(judged(&mut ask, &[], 162), Verdict::Wait);
-        assert_eq!(judged(&mut ask, &[], 163), Verdict::Steal);
-        assert_eq!(judged(&mut ask, &draining, 163), Verdict::Steal);
+        assert_eq!(step_after(&mut ask, &[], 162), NextStep::Wait);
+        assert_eq!(step_after(&mut ask, &[], 163), NextStep::Steal);
+        assert_eq!(step_after(&mut ask, &draining, 163), NextStep::Steal);
     }
 
     #[test]
@@ -177,58 +177,58 @@ mod tests {
         // The store's clock was set ahead: the announced end lies in the past.
         let mut ask = ask();
         assert_eq!(
-            judged(&mut ask, &[answer(1, "me", Reply::DrainingUntil(Timestamp(0)))], 100),
-            Verdict::Wait
+            step_after(&mut ask, &[answer(1, "me", HandoverReply::DrainingUntil(Timestamp(0)))], 100),
+            NextStep::Wait
         );
-        let corrected = [answer(1, "me", Reply::DrainingUntil(Timestamp(90_000)))];
-        assert_eq!(judged(&mut ask, &corrected, 110), Verdict::Wait);
-        assert_eq!(judged(&mut ask, &[], 204), Verdict::Wait);
-        assert_eq!(judged(&mut ask, &[], 205), Verdict::Steal);
+        let corrected = [answer(1, "me", HandoverReply::DrainingUntil(Timestamp(90_000)))];
+        assert_eq!(step_after(&mut ask, &corrected, 110), NextStep::Wait);
+        assert_eq!(step_after(&mut ask, &[], 204), NextStep::Wait);
+        assert_eq!(step_after(&mut ask, &[], 205), NextStep::Steal);
     }
 
     #[test]
     fn an_owner_that_drains_for_another_gets_its_time_too() {
-        let slow = [answer(1, "you", Reply::DrainingUntil(Timestamp(300_000)))];
+        let slow = [answer(1, "you", HandoverReply::DrainingUntil(Timestamp(300_000)))];
         let mut ask = ask();
-        assert_eq!(judged(&mut ask, &slow, 100), Verdict::Wait);
-        assert_eq!(judged(&mut ask, &slow, 404), Verdict::Wait);
-        assert_eq!(judged(&mut ask, &slow, 405), Verdict::Steal);
+        assert_eq!(step_after(&mut ask, &slow, 100), NextStep::Wait);
+        assert_eq!(step_after(&mut ask, &slow, 404), NextStep::Wait);
+        assert_eq!(step_after(&mut ask, &slow, 405), NextStep::Steal);
     }
 
     #[test]
     fn an_owner_that_says_it_needs_longer_is_given_longer() {
-        let slow = [answer(1, "me", Reply::DrainingUntil(Timestamp(300_000)))];
+        let slow = [answer(1, "me", HandoverReply::DrainingUntil(Timestamp(300_000)))];
         let mut ask = ask();
-        assert_eq!(judged(&mut ask, &slow, 100), Verdict::Wait);
-        assert_eq!(judged(&mut ask, &slow, 404), Verdict::Wait);
-        assert_eq!(judged(&mut ask, &slow, 405), Verdict::Steal);
+        assert_eq!(step_after(&mut ask, &slow, 100), NextStep::Wait);
+        assert_eq!(step_after(&mut ask, &slow, 404), NextStep::Wait);
+        assert_eq!(step_after(&mut ask, &slow, 405), NextStep::Steal);
     }
 
     #[test]
     fn a_no_is_taken_for_an_answer() {
-        assert_eq!(judged(&mut ask(), &[answer(1, "me", Reply::No)], 101), Verdict::Withdraw);
-        let to_others = [answer(1, "you", Reply::No), answer(2, "me", Reply::No)];
-        assert_eq!(judged(&mut ask(), &to_others, 101), Verdict::Wait);
+        assert_eq!(step_after(&mut ask(), &[answer(1, "me", HandoverReply::No)], 101), NextStep::Withdraw);
+        let to_others = [answer(1, "you", HandoverReply::No), answer(2, "me", HandoverReply::No)];
+        assert_eq!(step_after(&mut ask(), &to_others, 101), NextStep::Wait);
     }
 
     #[test]
     fn a_request_for_what_no_longer_is_gets_withdrawn() {
         let mut ask = ask();
         let mut with = |lease: Option<Lease>| {
-            judge(&mut ask, lease.as_ref(), &[], &host("me"), seconds(500), Timestamp(0), PATIENCE, GRACE)
+            next_step(&mut ask, lease.as_ref(), &[], &host("me"), seconds(500), Timestamp(0), PATIENCE, GRACE)
         };
         let epoch = Epoch::FIRST;
-        assert_eq!(with(None), Verdict::Withdraw);
-        assert_eq!(with(Some(lease(None, epoch))), Verdict::Withdraw);
-        assert_eq!(with(Some(lease(Some("other"), epoch))), Verdict::Withdraw);
-        assert_eq!(with(Some(lease(Some("owner"), Epoch::from_stored(2)))), Verdict::Withdraw);
-        assert_eq!(with(Some(lease(Some("owner"), epoch))), Verdict::Steal);
+        assert_eq!(with(None), NextStep::Withdraw);
+        assert_eq!(with(Some(lease(None, epoch))), NextStep::Withdraw);
+        assert_eq!(with(Some(lease(Some("other"), epoch))), NextStep::Withdraw);
+        assert_eq!(with(Some(lease(Some("owner"), Epoch::from_stored(2)))), NextStep::Withdraw);
+        assert_eq!(with(Some(lease(Some("owner"), epoch))), NextStep::Steal);
     }
 
     #[test]
     fn what_is_asked_stands_in_the_record() {
         let ask = ask();
-        let want = Want { partition: PartitionId(1), owner: host("owner"), epoch: Epoch::FIRST };
-        assert_eq!(ask.want(), want);
+        let want = HandoverRequest { partition: PartitionId(1), owner: host("owner"), epoch: Epoch::FIRST };
+        assert_eq!(ask.request(), want);
     }
 }

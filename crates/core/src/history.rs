@@ -36,8 +36,9 @@ pub enum ChangeReason {
     HandedOver,
     /// Its owner released it.
     Released(ReleaseCause),
-    /// An operator moved the position.
-    Sought {
+    /// An operator moved the position. Stored as `sought`.
+    #[cfg_attr(feature = "serde", serde(rename = "sought"))]
+    Seek {
         /// The operator's name, as given to the seek.
         by: String,
     },
@@ -49,13 +50,13 @@ impl fmt::Display for ChangeReason {
             Self::Claimed(ClaimCause::Unowned) => "nobody owned it",
             Self::Claimed(ClaimCause::Expired) => "its owner stopped renewing",
             Self::Claimed(ClaimCause::Unresponsive) => "its owner did not answer a request to hand over",
-            Self::Claimed(ClaimCause::Foreign) => "a foreign reader came with a newer epoch",
+            Self::Claimed(ClaimCause::AboveForeignReader) => "a foreign reader came with a newer epoch",
             Self::HandedOver => "handed over",
             Self::Released(ReleaseCause::Shutdown) => "its owner stopped",
             Self::Released(ReleaseCause::ProcessorFailed) => "its processor failed",
             Self::Released(ReleaseCause::SourceFailed) => "the hub could not be read",
             Self::Released(ReleaseCause::Unserved) => "a late claim that nobody served",
-            Self::Sought { by } => return write!(f, "sought by {by}"),
+            Self::Seek { by } => return write!(f, "sought by {by}"),
         })
     }
 }
@@ -70,13 +71,13 @@ mod tests {
             ChangeReason::Claimed(ClaimCause::Unowned),
             ChangeReason::Claimed(ClaimCause::Expired),
             ChangeReason::Claimed(ClaimCause::Unresponsive),
-            ChangeReason::Claimed(ClaimCause::Foreign),
+            ChangeReason::Claimed(ClaimCause::AboveForeignReader),
             ChangeReason::HandedOver,
             ChangeReason::Released(ReleaseCause::Shutdown),
             ChangeReason::Released(ReleaseCause::ProcessorFailed),
             ChangeReason::Released(ReleaseCause::SourceFailed),
             ChangeReason::Released(ReleaseCause::Unserved),
-            ChangeReason::Sought { by: "ada".into() },
+            ChangeReason::Seek { by: "ada".into() },
         ];
         let words: std::collections::BTreeSet<String> = reasons.iter().map(ToString::to_string).collect();
         assert_eq!(words.len(), reasons.len());

@@ -34,7 +34,7 @@ impl HostState {
 /// A request to hand a partition over. It is written in the asker's own record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Want {
+pub struct HandoverRequest {
     /// The partition.
     pub partition: PartitionId,
     /// Its owner, which is asked.
@@ -43,22 +43,22 @@ pub struct Want {
     pub epoch: Epoch,
 }
 
-/// An owner's answer to a [`Want`]. It is written in the owner's own record.
+/// An owner's answer to a [`HandoverRequest`]. It is written in the owner's own record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Answer {
+pub struct HandoverAnswer {
     /// The partition.
     pub partition: PartitionId,
     /// The host that asked.
     pub asker: HostId,
     /// The answer.
-    pub reply: Reply,
+    pub reply: HandoverReply,
 }
 
-/// An owner's answer to a request.
+/// The decision of an owner in a [`HandoverAnswer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
-pub enum Reply {
+pub enum HandoverReply {
     /// Yes: the owner drains the partition and hands it over by this time, by the store's clock.
     DrainingUntil(Timestamp),
     /// No: by the owner's view it does not own more than its share.
@@ -95,9 +95,9 @@ pub struct HostRecord {
     /// The most partitions that it may own.
     pub max_partitions: Option<u32>,
     /// Its requests to owners.
-    pub wants: Vec<Want>,
+    pub wants: Vec<HandoverRequest>,
     /// Its answers to requests.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<HandoverAnswer>,
     /// For people and tools.
     pub statistics: HostStatistics,
     /// The version of Ephor that it runs.

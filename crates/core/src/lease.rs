@@ -129,8 +129,10 @@ pub enum ClaimCause {
     /// Its owner renews, but does not answer a request to hand over, or does not do as it answered.
     /// Stored as `silent`.
     Unresponsive,
-    /// It is our own, and a foreign reader came with a newer epoch.
-    Foreign,
+    /// It is our own, and a foreign reader came with a newer epoch. The claim takes one above it.
+    /// Stored as `foreign`.
+    #[cfg_attr(feature = "serde", serde(rename = "foreign"))]
+    AboveForeignReader,
 }
 
 /// A claim: takes this partition, if its lease is still in the state that was seen.

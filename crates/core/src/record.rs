@@ -193,7 +193,7 @@ pub fn claim(
     let (previous_owner, previous_owner_until) = match request.cause {
         ClaimCause::Unresponsive => old.unaware_if_taken(now),
         // The owner's own time is over; that of a host from which it took the lease may not be.
-        ClaimCause::Expired | ClaimCause::Unowned | ClaimCause::Foreign => {
+        ClaimCause::Expired | ClaimCause::Unowned | ClaimCause::AboveForeignReader => {
             (old.previous_owner.clone(), old.previous_owner_until_at(now))
         }
     };
@@ -325,7 +325,7 @@ pub fn seek(
         epoch,
         from: old.owner.clone(),
         to: None,
-        reason: ChangeReason::Sought { by: by.into() },
+        reason: ChangeReason::Seek { by: by.into() },
     };
     Ok(Change { lease, fence: epoch, history })
 }

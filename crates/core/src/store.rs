@@ -124,7 +124,7 @@ impl View {
 
 /// The outcome of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum ClaimOutcome {
     /// The partition is ours.
     Won {
         /// Our proof of ownership.
@@ -143,7 +143,7 @@ pub enum Claim {
 
 /// The outcome of the renewal of one lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Renewal {
+pub enum RenewalOutcome {
     /// It is ours for another duration.
     Renewed,
     /// It is no longer ours.
@@ -160,9 +160,9 @@ pub enum Renewal {
     },
 }
 
-/// The outcome of giving a lease away, by transfer or by release.
+/// The outcome of giving a lease up, by transfer or by release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Handoff {
+pub enum GiveUpOutcome {
     /// Done.
     Done,
     /// It was no longer ours.
@@ -171,7 +171,7 @@ pub enum Handoff {
 
 /// The outcome of a save.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Save {
+pub enum SaveOutcome {
     /// It is written.
     Saved(Checkpoint),
     /// The stored position is further ahead, and stays.
@@ -225,7 +225,7 @@ pub struct SeekRequest {
 
 /// The outcome of a seek.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seek {
+pub enum SeekOutcome {
     /// Done, in this epoch.
     Done {
         /// The epoch that the seek took.
@@ -278,7 +278,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Takes a partition in a new epoch, if its lease is in the state that was seen, and fences its
     /// checkpoint before reading it.
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim>;
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome>;
 
     /// Renews leases; returns one result for each token, in order.
     fn renew<'a>(
@@ -286,7 +286,7 @@ pub trait Store: Send + Sync + 'static {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>>;
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>>;
 
     /// The same for a caller that waits no longer than `limit`: a store that needs several requests
     /// returns the known results shortly before, and the rest as unknown. The most urgent tokens
@@ -297,22 +297,30 @@ pub trait Store: Send + Sync + 'static {
         duration: Duration,
         tokens: &'a [LeaseToken],
         _limit: Duration,
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         self.renew(group, duration, tokens)
     }
 
     /// Hands a lease over in a new epoch, fences its checkpoint, and wakes the new owner.
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff>;
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome>;
 
     /// Releases a lease and wakes the successor; without one, every host with a record.
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff>;
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome>;
 
     /// Saves a position under the epoch with which the checkpoint is fenced; backwards only for a
     /// rewind.
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save>;
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome>;
 
     /// Moves a position for an operator: a new epoch, no owner, in one step. Wakes the owner.
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek>;
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome>;
 
     /// The last changes of ownership, newest first, of one partition or of all.
     fn history<'a>(

@@ -16,11 +16,11 @@ use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
 use ephor_core::lease::Lease;
 use ephor_core::position::SequenceNumber;
 use ephor_core::source::{EventSource, HubProperties, OpenError, OpenRequest, SourceError};
-use ephor_core::store::{DesiredState, HostEntry, Seek, SeekRequest, Store, StoreError};
+use ephor_core::store::{DesiredState, HostEntry, SeekOutcome, SeekRequest, Store, StoreError};
 
 use seek::{distance, resolve};
 
-pub use seek::{SeekMode, SeekOutcome, SeekStep, SeekTo};
+pub use seek::{SeekMode, SeekStep, SeekStepOutcome, SeekTo};
 
 /// The error of an administrative call.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +177,7 @@ impl Admin {
         step: &SeekStep,
         log: Option<LogId>,
         force: bool,
-    ) -> Result<SeekOutcome, AdminError> {
+    ) -> Result<SeekStepOutcome, AdminError> {
         let request = SeekRequest {
             partition: step.partition,
             position: step.to.clone(),
@@ -186,8 +186,8 @@ impl Admin {
             force,
         };
         Ok(match self.store.seek(&self.group, &request).await? {
-            Seek::Done { epoch } => SeekOutcome::Done(epoch),
-            Seek::OtherSdkOwner { owner } => SeekOutcome::OtherSdkOwner(owner),
+            SeekOutcome::Done { epoch } => SeekStepOutcome::Done(epoch),
+            SeekOutcome::OtherSdkOwner { owner } => SeekStepOutcome::OtherSdkOwner(owner),
         })
     }
 

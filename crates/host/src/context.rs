@@ -11,7 +11,7 @@ use ephor_core::event::Event;
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, LogId, Namespace, PartitionId};
 use ephor_core::position::StartPosition;
 use ephor_core::progress::Lag;
-use ephor_core::store::{Save, SaveRequest};
+use ephor_core::store::{SaveOutcome, SaveRequest};
 use tokio::sync::watch;
 
 use crate::environment::Environment;
@@ -296,7 +296,7 @@ impl PartitionContext {
             drop(saving);
         }
         match saved? {
-            Save::Saved(checkpoint) => {
+            SaveOutcome::Saved(checkpoint) => {
                 inner.checkpoints.increment(1);
                 let mut progress = self.progress();
                 if rewind {
@@ -305,11 +305,11 @@ impl PartitionContext {
                 progress.note_saved(&checkpoint);
                 Ok(Checkpointed::Saved(checkpoint))
             }
-            Save::Behind { stored } => {
+            SaveOutcome::Behind { stored } => {
                 self.progress().note_saved(&stored);
                 Ok(Checkpointed::Unchanged(stored))
             }
-            Save::Fenced { .. } => {
+            SaveOutcome::Fenced { .. } => {
                 inner.lease.end();
                 inner.fenced.increment(1);
                 Ok(Checkpointed::Refused)

@@ -16,7 +16,7 @@ use crate::error::StoreCallError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-pub struct Sought {
+pub struct LastSeek {
     /// The epoch that the seek took. It identifies the seek: every later one has a higher epoch.
     pub epoch: Epoch,
     /// The time of the seek, by the store's clock.
@@ -31,12 +31,12 @@ impl PartitionContext {
     ///
     /// Code that recognises repeated events by their sequence numbers ignores everything that a
     /// seek brings back. So it stores the epoch of the last seek that it has followed with its
-    /// results, and forgets the numbers when `sought()` returns a higher one. It is the same seek,
+    /// results, and forgets the numbers when `last_seek()` returns a higher one. It is the same seek,
     /// with the same epoch, for every owner until a checkpoint is written after it.
     ///
     /// A store that keeps no history (the blobs of the old Event Processor Host) always returns
     /// `None`.
-    pub async fn sought(&self) -> Result<Option<Sought>, StoreCallError> {
+    pub async fn last_seek(&self) -> Result<Option<LastSeek>, StoreCallError> {
         let Some(written_in) = self.inner().start_epoch else { return Ok(None) };
         let max = usize::from(MAX_HISTORY_PER_PARTITION);
         let changes = self.inner().store.history(self.partition(), max).await?;
@@ -45,9 +45,9 @@ impl PartitionContext {
 }
 
 /// The change as a seek, if it is the one that took this epoch.
-fn seek_in(change: OwnershipChange, epoch: Epoch) -> Option<Sought> {
+fn seek_in(change: OwnershipChange, epoch: Epoch) -> Option<LastSeek> {
     match change.reason {
-        ChangeReason::Sought { by } if change.epoch == epoch => Some(Sought { epoch, at: change.at, by }),
+        ChangeReason::Seek { by } if change.epoch == epoch => Some(LastSeek { epoch, at: change.at, by }),
         _ => None,
     }
 }

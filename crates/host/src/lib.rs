@@ -42,7 +42,7 @@ pub use error::{CheckpointError, HostError, PartitionError, ProcessorError, Stor
 pub use host::ownership_changes::{OwnershipChanges, OwnershipEvent, OwnershipReason};
 pub use host::snapshot::{HostSnapshot, PartitionSnapshot};
 pub use host::{EventProcessorHost, NotRunning, StartError};
-pub use last_seek::Sought;
+pub use last_seek::LastSeek;
 pub use options::{
     ErrorHandler, EventProcessorOptions, InitialPosition, InvalidOption, PartitionManagerOptions,
 };
@@ -106,11 +106,12 @@ pub mod producer {
 /// The rules of ownership are the same for every store; they are functions of the crate
 /// `ephor-core` (`record`), on which the author of a store depends directly.
 pub mod store {
-    pub use ephor_core::host_record::{Answer, HostRecord, Reply, Want};
+    pub use ephor_core::host_record::{HandoverAnswer, HandoverReply, HandoverRequest, HostRecord};
     pub use ephor_core::lease::{ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
     pub use ephor_core::store::{
-        Capabilities, Claim, DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, GroupOrigin,
-        Handoff, HostEntry, MAX_HISTORY_PER_PARTITION, RefusalCause, Renewal, Save, SaveRequest, Seek,
-        SeekRequest, Store, StoreError, StoreFuture, StoreLayer, StoreMethod, StoreRequest, Throttling, View,
+        Capabilities, ClaimOutcome, DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER,
+        GiveUpOutcome, GroupOrigin, HostEntry, MAX_HISTORY_PER_PARTITION, RefusalCause, RenewalOutcome,
+        SaveOutcome, SaveRequest, SeekOutcome, SeekRequest, Store, StoreError, StoreFuture, StoreLayer,
+        StoreMethod, StoreRequest, Throttling, View,
     };
 }

@@ -10,8 +10,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Store, StoreError,
-    View,
+    Capabilities, ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome,
+    SaveRequest, Store, StoreError, View,
 };
 use ephor_core::time::Monotonic;
 
@@ -96,13 +96,17 @@ impl StoreCalls {
     }
 
     /// Takes a partition in a new epoch.
-    pub(crate) async fn claim(&self, request: &ClaimRequest) -> StoreResult<Claim> {
+    pub(crate) async fn claim(&self, request: &ClaimRequest) -> StoreResult<ClaimOutcome> {
         self.call("claim", Some(request.partition), self.store.claim(&self.group, request)).await
     }
 
     /// Renews leases, the most urgent first; returns one result for each, in order. A store that
     /// renews lease by lease returns the results that it has before the timeout.
-    pub(crate) async fn renew(&self, duration: Duration, tokens: &[LeaseToken]) -> StoreResult<Vec<Renewal>> {
+    pub(crate) async fn renew(
+        &self,
+        duration: Duration,
+        tokens: &[LeaseToken],
+    ) -> StoreResult<Vec<RenewalOutcome>> {
         let limit = self.timeout * 4 / 5;
         self.call("renew", None, self.store.renew_within(&self.group, duration, tokens, limit)).await
     }
@@ -112,25 +116,25 @@ impl StoreCalls {
         &self,
         duration: Duration,
         token: &LeaseToken,
-    ) -> StoreResult<Option<Renewal>> {
+    ) -> StoreResult<Option<RenewalOutcome>> {
         let call = self.store.renew(&self.group, duration, std::slice::from_ref(token));
         Ok(self.call("renew", Some(token.partition), call).await?.pop())
     }
 
     /// Hands a lease over in a new epoch.
-    pub(crate) async fn transfer(&self, request: &TransferRequest) -> StoreResult<Handoff> {
+    pub(crate) async fn transfer(&self, request: &TransferRequest) -> StoreResult<GiveUpOutcome> {
         let partition = request.token.partition;
         self.call("transfer", Some(partition), self.store.transfer(&self.group, request)).await
     }
 
     /// Releases a lease.
-    pub(crate) async fn release(&self, request: &ReleaseRequest) -> StoreResult<Handoff> {
+    pub(crate) async fn release(&self, request: &ReleaseRequest) -> StoreResult<GiveUpOutcome> {
         let partition = request.token.partition;
         self.call("release", Some(partition), self.store.release(&self.group, request)).await
     }
 
     /// Saves a position.
-    pub(crate) async fn save(&self, request: &SaveRequest) -> StoreResult<Save> {
+    pub(crate) async fn save(&self, request: &SaveRequest) -> StoreResult<SaveOutcome> {
         self.call("save", Some(request.token.partition), self.store.save(&self.group, request)).await
     }
 

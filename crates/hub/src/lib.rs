@@ -16,7 +16,7 @@
 //! | `namespace.rs`, `verification.rs` | all hubs of a data folder: create, list, delete; verify |
 //! | `catalog.rs`, `config/` | the record of a hub on disk; its configuration |
 //! | `hub.rs`, `hub/changes.rs` | one hub: receivers, consumer groups, more partitions, retention; an `EventSource` |
-//! | `producer.rs`, `producer/any_hub.rs`, `batch.rs` | sending; the interface that all hubs share; the encoding of events |
+//! | `producer.rs`, `producer/producer_trait.rs`, `batch.rs` | sending; the interface that all hubs share; the encoding of events |
 //! | `partition.rs`, `receiver.rs`, `offset.rs` | reading; the epoch rules for receivers; offsets |
 //! | `committer.rs`, `appender.rs` | group commit: the queue of sends; append, publish, enforce retention |
 //! | `journal/` | the log on disk: layout, commit, recovery, index, reading, retention |

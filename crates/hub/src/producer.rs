@@ -1,7 +1,7 @@
-//! Sends one event or a batch: to a partition, by partition key, or round-robin. `any_hub.rs` implements
+//! Sends one event or a batch: to a partition, by partition key, or round-robin. `producer_trait.rs` implements
 //! the interface that all hubs share.
 
-mod any_hub;
+mod producer_trait;
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ use ephor::{
     BoxError, CheckpointPolicy, Event, EventProcessorHost, EventProcessorOptions, EventSource, NewEvent,
     PartitionContext, PartitionId, PartitionManagerOptions,
 };
-use ephor_core::store::Save;
+use ephor_core::store::SaveOutcome;
 use ephor_hub::{Hub, HubConfig, LocalNamespace, NamespaceConfig};
 use ephor_stores::postgres::sqlx::postgres::{PgPool, PgPoolOptions};
 use ephor_stores::postgres::sqlx::{self, Row};
@@ -177,7 +177,7 @@ async fn process(
         }
         let request = context.save_request(last);
         match store.save_in(&mut transaction, context.group(), &request, first.sequence).await? {
-            Save::Saved(checkpoint) => {
+            SaveOutcome::Saved(checkpoint) => {
                 tell("saving");
                 transaction.commit().await?;
                 context.checkpoint_committed(&checkpoint);
@@ -185,14 +185,14 @@ async fn process(
                 return Ok(());
             }
             // A commit whose answer was lost: what it covered is done.
-            Save::Behind { stored } => {
+            SaveOutcome::Behind { stored } => {
                 transaction.rollback().await?;
                 let done = stored.position.finished();
                 let left = events.iter().position(|event| Some(event.sequence) > done);
                 events = left.map_or(&[], |left| &events[left..]);
             }
             // Another host goes on from where the table is.
-            Save::Fenced { .. } => {
+            SaveOutcome::Fenced { .. } => {
                 transaction.rollback().await?;
                 return Err("another host owns this partition now".into());
             }

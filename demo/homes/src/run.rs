@@ -15,7 +15,7 @@ use ephor_stores::StoreUrl;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::city::{City, Ledger, ReadingSchedule, SensorControls, Sensors};
+use crate::city::{City, ReadingSchedule, SensorControls, Sensors, SentReadings};
 use crate::demo_state::DemoState;
 use crate::fleet::{ALARMS, CONSOLIDATE, Fleet, Setting};
 use crate::folder;
@@ -110,8 +110,8 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
     }
 
     let city = City::new(options.seed, options.homes);
-    let ledger = Ledger::new(options.homes);
-    let view = Arc::new(View::new(city, ledger.clone(), options.speed));
+    let sent_readings = SentReadings::new(options.homes);
+    let view = Arc::new(View::new(city, sent_readings.clone(), options.speed));
     let outbox = source.producer();
     let operator = Operator::new(store, Arc::new(source))?;
     let sensor_controls = SensorControls::default();
@@ -138,7 +138,7 @@ pub async fn run(options: DemoOptions, stopped: impl Future<Output = ()>) -> Res
             schedule: ReadingSchedule::new(city, from, options.speed),
             speed: options.speed,
             homes: options.homes,
-            ledger,
+            sent_readings,
             outbox,
             sensor_controls,
         };

@@ -168,14 +168,14 @@ mod tests {
     #[test]
     fn an_injection_is_found_by_its_time_and_its_name_or_as_a_sentence() {
         let lines = history(&[
-            (5, "host-1: Pause for 1s"),
+            (5, "host-1: PauseProcess for 1s"),
             (9, "host-1 renews p1 in e1"),
-            (9, "host-1: Pause for 1s"),
+            (9, "host-1: PauseProcess for 1s"),
             (12, "host-2 finishes p1 #1 to #1 in e1"),
             (12, "the hub restarts"),
             (12, "p1 goes from host-2#0123456789abcdef to nobody in e1: the hub could not be read"),
         ]);
-        assert_eq!(line_of(&injection(9, Fault::Pause), &lines), Some(2));
+        assert_eq!(line_of(&injection(9, Fault::PauseProcess), &lines), Some(2));
         assert_eq!(line_of(&injection(12, Fault::HubRestart), &lines), Some(4));
         assert_eq!(line_of(&injection(9, Fault::HubRestart), &lines), None, "it did not take place");
     }

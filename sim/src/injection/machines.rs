@@ -85,7 +85,7 @@ impl Run {
                 let in_a_call = |host: &SimHost| can(host) && world.judge.is_in_a_call(host.machine);
                 self.pick(injection, in_a_call).or_else(|| self.pick(injection, can))
             }
-            Fault::Pause | Fault::Freeze => {
+            Fault::PauseProcess | Fault::Freeze => {
                 self.pick(injection, |host| host.process.is_some() && awake(host))
             }
             _ => self.pick(injection, |host| host.process.is_some()),
@@ -216,7 +216,7 @@ impl Run {
                 self.later(asleep, Undo::Resume(number));
                 None
             }
-            Fault::Pause | Fault::Freeze => {
+            Fault::PauseProcess | Fault::Freeze => {
                 host.pause(&world, injection.fault == Fault::Freeze);
                 Some(Undo::Resume(number))
             }
@@ -242,11 +242,11 @@ impl Run {
                 host.set_store(&world, StoreFaults::cut_off());
                 Some(Undo::Store(number))
             }
-            Fault::StoreBlind => {
+            Fault::HostUnseenInStore => {
                 host.set_store(&world, StoreFaults::blind());
                 Some(Undo::Store(number))
             }
-            Fault::StoreDeaf => {
+            Fault::StoreAnswersLost => {
                 host.set_store(&world, StoreFaults::deaf());
                 Some(Undo::Store(number))
             }
@@ -266,7 +266,7 @@ impl Run {
                 set(&host.source, SourceFaults::cut_off());
                 Some(Undo::Source(number))
             }
-            Fault::HubDeaf => {
+            Fault::HubAnswersLost => {
                 set(&host.source, SourceFaults::deaf());
                 Some(Undo::Source(number))
             }

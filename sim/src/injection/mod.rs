@@ -80,9 +80,9 @@ impl Run {
             | Fault::HubCompacted => self.inject_into_log(injection),
             Fault::Seek => self.operator_seeks(injection),
             Fault::Drain => self.operator_drains(injection),
-            Fault::Hold => self.operator_holds(injection),
+            Fault::PausePartition => self.operator_holds(injection),
             Fault::Crash
-            | Fault::Pause
+            | Fault::PauseProcess
             | Fault::Freeze
             | Fault::Suspend
             | Fault::Restart
@@ -96,11 +96,11 @@ impl Run {
             | Fault::WallClockSet
             | Fault::StoreTrouble
             | Fault::StoreCutOff
-            | Fault::StoreDeaf
-            | Fault::StoreBlind
+            | Fault::StoreAnswersLost
+            | Fault::HostUnseenInStore
             | Fault::HubTrouble
             | Fault::HubCutOff
-            | Fault::HubDeaf
+            | Fault::HubAnswersLost
             | Fault::SlowProcessor
             | Fault::FailingProcessor
             | Fault::BlockedProcessor

@@ -92,7 +92,7 @@ impl Run {
             return false;
         }
         world.history.append(format_args!("an operator holds {partition:?} on {}", self.hosts[number].name));
-        world.cover_host("Hold", &self.hosts[number]);
+        world.cover_host("PausePartition", &self.hosts[number]);
         process.pause(partition);
         world.judge.note_hold(partition, self.hosts[number].machine, true);
         self.later(injection.lasting, Undo::Hold(number, partition));

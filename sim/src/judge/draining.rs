@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use ephor::{Epoch, HostId, PartitionId};
-use ephor_core::host_record::{HostRecord, Reply};
+use ephor_core::host_record::{HandoverReply, HostRecord};
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 
 use super::Judge;
@@ -45,7 +45,7 @@ impl Judge {
         let Some(host_facts) = hosts.get_mut(&record.id) else { return };
         let own = self.own_time(host_facts.machine);
         for answer in &record.answers {
-            let Reply::DrainingUntil(until) = answer.reply else { continue };
+            let HandoverReply::DrainingUntil(until) = answer.reply else { continue };
             let epoch = partitions.get(&answer.partition).map(|facts| facts.epoch).unwrap_or_default();
             let known =
                 host_facts.draining.get(&answer.partition).filter(|known| known.epoch == epoch).copied();

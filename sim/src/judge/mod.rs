@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ephor::{HostId, OnInvalidPosition, PartitionId, StartPosition};
-use ephor_core::host_record::{Answer, HostRecord};
+use ephor_core::host_record::{HandoverAnswer, HostRecord};
 use ephor_core::ids::LogId;
 use ephor_core::position::SequenceNumber;
 use ephor_core::time::{Clock, Monotonic};
@@ -334,7 +334,7 @@ fn keep_first_times<T: Clone>(
 }
 
 /// True for the same kind of answer to the same host about the same partition, even if its deadline differs.
-fn same_answer(one: &Answer, other: &Answer) -> bool {
+fn same_answer(one: &HandoverAnswer, other: &HandoverAnswer) -> bool {
     (one.partition, &one.asker) == (other.partition, &other.asker)
         && std::mem::discriminant(&one.reply) == std::mem::discriminant(&other.reply)
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ephor::{HostId, PartitionId};
-use ephor_core::host_record::{Answer, Want};
+use ephor_core::host_record::{HandoverAnswer, HandoverRequest};
 use ephor_core::ids::LogId;
 use ephor_core::time::Monotonic;
 
@@ -35,9 +35,9 @@ pub(super) struct HostFacts {
     /// Set once it was told to stop.
     pub(super) stopping: Option<Stopping>,
     /// Its requests for partitions, and the times at which they first appeared.
-    pub(super) wants: Vec<(Want, Monotonic)>,
+    pub(super) wants: Vec<(HandoverRequest, Monotonic)>,
     /// Its answers to requests, and the times at which they first appeared.
-    pub(super) answers: Vec<(Answer, Monotonic)>,
+    pub(super) answers: Vec<(HandoverAnswer, Monotonic)>,
     /// Its announcements for partitions that it gives away, kept even if nobody asks any more.
     pub(super) draining: BTreeMap<PartitionId, Draining>,
 }

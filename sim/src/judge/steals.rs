@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ephor::HostId;
 use ephor_core::history::OwnershipChange;
-use ephor_core::host_record::Reply;
+use ephor_core::host_record::HandoverReply;
 use ephor_core::time::{Monotonic, Timestamp};
 
 use super::{Check, Exemption, Judge, JudgeState, Promise};
@@ -68,7 +68,7 @@ impl Judge {
             return Some((Promise::OneOwner, what));
         }
         let of_it = || from.answers.iter().filter(|(it, _)| it.partition == partition);
-        let drains = || of_it().find(|(it, _)| matches!(it.reply, Reply::DrainingUntil(_)));
+        let drains = || of_it().find(|(it, _)| matches!(it.reply, HandoverReply::DrainingUntil(_)));
         // An owner that drains for another host drains for the taker, too.
         let answer = of_it().find(|(it, _)| it.asker == *taker).or_else(drains);
         let (answer, since) = answer?;
@@ -85,15 +85,15 @@ impl Judge {
             return None;
         }
         let forbids = match answer.reply {
-            Reply::No => true,
-            Reply::DrainingUntil(until) => {
+            HandoverReply::No => true,
+            HandoverReply::DrainingUntil(until) => {
                 now.since(*since) < HANDOVER_TIMEOUT || self.is_still_draining(state, change, until, *since)
             }
         };
         forbids.then(|| {
             let said = match answer.reply {
-                Reply::No => "No".to_owned(),
-                Reply::DrainingUntil(until) => {
+                HandoverReply::No => "No".to_owned(),
+                HandoverReply::DrainingUntil(until) => {
                     let left = until.since(self.store_time());
                     format!("that it drains, {:?} ago and for {left:?} more", now.since(*since))
                 }

@@ -160,7 +160,7 @@ impl Judge {
                 violations.extend(self.unsaved_although_healthy(&state, change));
             }
             violations.extend(used_up_epochs(change));
-            if change.reason == ChangeReason::Claimed(ClaimCause::Foreign) {
+            if change.reason == ChangeReason::Claimed(ClaimCause::AboveForeignReader) {
                 violations.extend(self.not_above_foreign_reader(&state, change));
             }
             if change.reason == ChangeReason::Claimed(ClaimCause::Unresponsive) {
@@ -186,7 +186,7 @@ impl Judge {
                     violations.push((Promise::OneOwner, what));
                 }
                 facts.epoch = facts.epoch.max(change.epoch);
-                if matches!(change.reason, ChangeReason::Sought { .. }) {
+                if matches!(change.reason, ChangeReason::Seek { .. }) {
                     carry_out_seek(facts, present, change.epoch);
                 }
                 let next = facts.stored_position;
@@ -319,7 +319,7 @@ fn carry_out_seek(facts: &mut PartitionFacts, log_generation: usize, epoch: Epoc
 /// The name of a reason in the table of changes.
 fn reason_name(reason: &ChangeReason) -> String {
     match reason {
-        ChangeReason::Sought { .. } => "sought".into(),
+        ChangeReason::Seek { .. } => "sought".into(),
         other => other.to_string(),
     }
 }

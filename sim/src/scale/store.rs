@@ -6,7 +6,7 @@ use std::time::Duration;
 use ephor::memory::MemoryStore;
 use ephor_core::ids::GroupId;
 use ephor_core::lease::ClaimRequest;
-use ephor_core::store::{Claim, Store, StoreFuture, StoreLayer, StoreRequest};
+use ephor_core::store::{ClaimOutcome, Store, StoreFuture, StoreLayer, StoreRequest};
 use ephor_core::time::Monotonic;
 use fastrand::Rng;
 
@@ -76,10 +76,10 @@ impl StoreLayer for MeteredStore {
         })
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         Box::pin(async move {
             let claim = self.forward(StoreRequest::claim(group, request)).await;
-            if let Ok(Claim::Lost { .. }) = claim {
+            if let Ok(ClaimOutcome::Lost { .. }) = claim {
                 self.log().claims_lost += 1;
             }
             claim

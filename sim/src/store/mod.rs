@@ -17,7 +17,7 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::ClaimRequest;
 use ephor_core::store::{
-    Claim, DesiredState, Store, StoreError, StoreFuture, StoreLayer, StoreMethod, StoreRequest,
+    ClaimOutcome, DesiredState, Store, StoreError, StoreFuture, StoreLayer, StoreMethod, StoreRequest,
 };
 use fastrand::Rng;
 
@@ -149,12 +149,12 @@ impl StoreLayer for FaultyStore {
         self.forward(StoreRequest::heartbeat(group, record))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         let (group, request) = (group.clone(), request.clone());
         self.call(StoreMethod::Claim, Some(request.partition), |store, fault| async move {
             if fault == Some(FaultKind::Conflict) {
                 let view = store.view(&group).await?;
-                return Ok(Claim::Lost { holder: view.lease(request.partition).cloned() });
+                return Ok(ClaimOutcome::Lost { holder: view.lease(request.partition).cloned() });
             }
             store.claim(&group, &request).await
         })

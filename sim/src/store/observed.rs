@@ -10,8 +10,8 @@ use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Claim, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, StoreFuture, StoreLayer,
-    StoreRequest,
+    ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, SaveRequest, SeekOutcome, SeekRequest, Store,
+    StoreFuture, StoreLayer, StoreRequest,
 };
 use ephor_core::time::Clock;
 
@@ -60,10 +60,10 @@ impl StoreLayer for ObservedStore {
         &*self.inner
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         Box::pin(async move {
             let answer = self.inner.claim(group, request).await?;
-            if let Claim::Won { token, .. } = &answer {
+            if let ClaimOutcome::Won { token, .. } = &answer {
                 let reason = ChangeReason::Claimed(request.cause);
                 self.ownership_changed((token.partition, token.epoch), Some(&token.owner), reason, false);
             }
@@ -77,11 +77,11 @@ impl StoreLayer for ObservedStore {
         duration: Duration,
         tokens: &'a [LeaseToken],
         limit: Option<Duration>,
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         Box::pin(async move {
             let answers = self.forward(StoreRequest::renew(group, duration, tokens, limit)).await?;
             for (token, answer) in tokens.iter().zip(&answers) {
-                if *answer == Renewal::Renewed {
+                if *answer == RenewalOutcome::Renewed {
                     (self.on_step)(&StoreEvent::Renewed { token: token.clone() });
                 }
             }
@@ -89,10 +89,14 @@ impl StoreLayer for ObservedStore {
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         Box::pin(async move {
             let answer = self.inner.transfer(group, request).await?;
-            if answer == Handoff::Done {
+            if answer == GiveUpOutcome::Done {
                 let partition = request.token.partition;
                 let epoch = self.epoch_of(group, partition, &request.to).await;
                 let epoch = epoch.or_else(|| request.token.epoch.next()).unwrap_or(request.token.epoch);
@@ -108,10 +112,14 @@ impl StoreLayer for ObservedStore {
         })
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         Box::pin(async move {
             let answer = self.inner.release(group, request).await?;
-            if answer == Handoff::Done {
+            if answer == GiveUpOutcome::Done {
                 let (token, reason) = (&request.token, ChangeReason::Released(request.cause));
                 self.ownership_changed(
                     (token.partition, token.epoch),
@@ -124,10 +132,10 @@ impl StoreLayer for ObservedStore {
         })
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         Box::pin(async move {
             let answer = self.inner.save(group, request).await?;
-            if let Save::Saved(checkpoint) = &answer {
+            if let SaveOutcome::Saved(checkpoint) = &answer {
                 let (token, checkpoint) = (request.token.clone(), checkpoint.clone());
                 (self.on_step)(&StoreEvent::Saved { token, checkpoint });
             }
@@ -135,11 +143,11 @@ impl StoreLayer for ObservedStore {
         })
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         Box::pin(async move {
             let answer = self.inner.seek(group, request).await?;
-            if let Seek::Done { epoch } = answer {
-                let reason = ChangeReason::Sought { by: request.by.clone() };
+            if let SeekOutcome::Done { epoch } = answer {
+                let reason = ChangeReason::Seek { by: request.by.clone() };
                 self.ownership_changed((request.partition, epoch), None, reason, false);
             }
             Ok(answer)

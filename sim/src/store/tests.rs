@@ -11,7 +11,8 @@ use ephor_core::ids::{ConsumerGroup, GroupId, HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, TransferRequest};
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{
-    Claim, DesiredState, Renewal, Save, SaveRequest, Store, StoreError, StoreMethod, View,
+    ClaimOutcome, DesiredState, RenewalOutcome, SaveOutcome, SaveRequest, Store, StoreError, StoreMethod,
+    View,
 };
 use ephor_core::time::Monotonic;
 use futures_util::future::{Either, select};
@@ -55,7 +56,7 @@ impl Rig {
     }
 
     /// Claims over the bad network, and waits for ten seconds at most.
-    fn claim(&mut self) -> Option<Result<Claim, StoreError>> {
+    fn claim(&mut self) -> Option<Result<ClaimOutcome, StoreError>> {
         let (store, handle) = (self.store.clone(), self.handle.clone());
         self.executor.run(async move {
             let (group, request) = (group(), request());
@@ -101,7 +102,7 @@ fn owner(view: &View) -> Option<HostId> {
 #[test]
 fn a_good_network_takes_its_time_and_no_more() {
     let mut rig = rig(StoreFaults { latency: Latency::milliseconds(100, 100), ..Default::default() });
-    assert!(matches!(rig.claim(), Some(Ok(Claim::Won { .. }))));
+    assert!(matches!(rig.claim(), Some(Ok(ClaimOutcome::Won { .. }))));
     assert_eq!(rig.executor.now().0, 200_000_000);
     assert_eq!(rig.seen(), []);
     assert_eq!(rig.store.capabilities(), rig.inner.capabilities());
@@ -150,14 +151,16 @@ fn an_error_may_come_before_or_after_the_fact() {
 #[test]
 fn a_conflict_applies_nothing_and_names_the_holder() {
     let mut rig = rig(StoreFaults { conflict: 1.0, ..Default::default() });
-    assert!(matches!(rig.claim(), Some(Ok(Claim::Lost { holder: None }))));
+    assert!(matches!(rig.claim(), Some(Ok(ClaimOutcome::Lost { holder: None }))));
     let before = rig.truth();
     assert_eq!(owner(&before), None);
     *rig.faults.lock().unwrap() = StoreFaults::default();
-    assert!(matches!(rig.claim(), Some(Ok(Claim::Won { .. }))));
+    assert!(matches!(rig.claim(), Some(Ok(ClaimOutcome::Won { .. }))));
     *rig.faults.lock().unwrap() = StoreFaults { conflict: 1.0, ..Default::default() };
     let lost = rig.claim();
-    assert!(matches!(lost, Some(Ok(Claim::Lost { holder: Some(lease) })) if lease.owner == Some(host())));
+    assert!(
+        matches!(lost, Some(Ok(ClaimOutcome::Lost { holder: Some(lease) })) if lease.owner == Some(host()))
+    );
     let store = rig.store.clone();
     assert_eq!(rig.executor.run(async move { store.view(&group()).await.unwrap().leases.len() }), 1);
     assert_eq!(rig.seen(), [(FaultKind::Conflict, StoreMethod::Claim, Some(P)); 2]);
@@ -206,17 +209,17 @@ fn saves_and_renewals_pass_through_with_their_proof() {
     let mut rig = rig(StoreFaults::default());
     let store = rig.store.clone();
     rig.executor.run(async move {
-        let Claim::Won { token, .. } = store.claim(&group(), &request()).await.unwrap() else {
+        let ClaimOutcome::Won { token, .. } = store.claim(&group(), &request()).await.unwrap() else {
             panic!("lost")
         };
         let stale = LeaseToken { epoch: token.epoch.next().unwrap(), ..token.clone() };
         let position = Position::Finished { sequence: SequenceNumber(7), offset: None, enqueued_at: None };
         let saved = store.save(&group(), &SaveRequest::new(&token, &position, None)).await.unwrap();
-        assert!(matches!(saved, Save::Saved(checkpoint) if checkpoint.position == position));
+        assert!(matches!(saved, SaveOutcome::Saved(checkpoint) if checkpoint.position == position));
         let fenced = store.save(&group(), &SaveRequest::new(&stale, &position, None)).await.unwrap();
-        assert!(matches!(fenced, Save::Fenced { .. }));
+        assert!(matches!(fenced, SaveOutcome::Fenced { .. }));
         let renewals = store.renew(&group(), LEASE, &[token, stale]).await.unwrap();
-        assert!(matches!(renewals[..], [Renewal::Renewed, Renewal::Lost { .. }]));
+        assert!(matches!(renewals[..], [RenewalOutcome::Renewed, RenewalOutcome::Lost { .. }]));
         assert_eq!(store.groups().await.unwrap(), [group()]);
         assert_eq!(store.history(&group(), Some(P), 9).await.unwrap().len(), 1);
         assert!(!store.set_desired_state(&group(), &host(), DesiredState { drain: true }).await.unwrap());
@@ -240,7 +243,9 @@ async fn wake(store: &MemoryStore, partition: PartitionId) {
     store.heartbeat(&group(), &record).await.unwrap();
     let giver = HostId { incarnation: Incarnation(9), ..host() };
     let claim = ClaimRequest { host: giver, partition, ..request() };
-    let Claim::Won { token, .. } = store.claim(&group(), &claim).await.unwrap() else { panic!("lost") };
+    let ClaimOutcome::Won { token, .. } = store.claim(&group(), &claim).await.unwrap() else {
+        panic!("lost")
+    };
     let transfer = TransferRequest { token, to: host(), duration: LEASE, checkpoint_saved: true };
     store.transfer(&group(), &transfer).await.unwrap();
 }

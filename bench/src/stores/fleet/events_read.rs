@@ -19,7 +19,7 @@ struct Pages {
     errors: usize,
 }
 
-pub(super) struct Ledger(Mutex<Pages>);
+pub(super) struct EventsRead(Mutex<Pages>);
 
 /// The number of lost events, and of those that were read more than once.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Balance {
     pub(super) repeated: u64,
 }
 
-impl Ledger {
+impl EventsRead {
     pub(super) fn new(partitions: u32) -> Self {
         let partitions = partitions as usize;
         let (read, last) = (vec![Vec::new(); partitions], vec![None; partitions]);
@@ -97,30 +97,30 @@ mod tests {
 
     #[test]
     fn what_nobody_read_is_lost_and_what_was_read_twice_is_repeated() {
-        let ledger = Ledger::new(2);
+        let events_read = EventsRead::new(2);
         for line in ["read 0 0 4", "read 0 3 5", "read 1 0 1", "read 1 3 5"] {
-            ledger.write(0, line).unwrap();
+            events_read.write(0, line).unwrap();
         }
-        let balance = ledger.balance(6);
+        let balance = events_read.balance(6);
         assert_eq!(
             (balance.events, balance.lost, balance.repeated),
             (12, 1, 2),
             "event 2 of partition 1 is missing"
         );
-        assert_eq!(ledger.balance(7).lost, 3, "and the events that are not read yet");
-        assert!(ledger.write(0, "read 2 0 1").is_err());
-        assert_eq!(ledger.errors(), 0);
-        ledger.write(1, "something went wrong").unwrap();
-        assert_eq!(ledger.errors(), 1);
+        assert_eq!(events_read.balance(7).lost, 3, "and the events that are not read yet");
+        assert!(events_read.write(0, "read 2 0 1").is_err());
+        assert_eq!(events_read.errors(), 0);
+        events_read.write(1, "something went wrong").unwrap();
+        assert_eq!(events_read.errors(), 1);
     }
 
     #[test]
     fn who_was_killed_reads_nothing() {
-        let ledger = Ledger::new(2);
-        ledger.write(0, "read 0 0 0").unwrap();
-        ledger.write(1, "read 1 0 0").unwrap();
-        assert_eq!(ledger.read_since(Monotonic(0), None), 2);
-        assert_eq!(ledger.read_since(Monotonic(0), Some(1)), 1);
-        assert_eq!(ledger.read_since(Monotonic::NEVER, None), 0);
+        let events_read = EventsRead::new(2);
+        events_read.write(0, "read 0 0 0").unwrap();
+        events_read.write(1, "read 1 0 0").unwrap();
+        assert_eq!(events_read.read_since(Monotonic(0), None), 2);
+        assert_eq!(events_read.read_since(Monotonic(0), Some(1)), 1);
+        assert_eq!(events_read.read_since(Monotonic::NEVER, None), 0);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ephor::BoxError;
 
-use super::events_read::Ledger;
+use super::events_read::EventsRead;
 use super::options::Pace;
 use crate::machine::cpu_time;
 
@@ -22,7 +22,7 @@ impl Members {
         pace: Pace,
         postgres: &str,
         hub: &str,
-        ledger: &Arc<Ledger>,
+        events_read: &Arc<EventsRead>,
     ) -> Result<Self, BoxError> {
         let mut members = Self(Vec::new());
         for (number, hosts) in spread.iter().enumerate() {
@@ -36,8 +36,8 @@ impl Members {
             let input = child.stdin.as_mut().ok_or("the process has no input")?;
             writeln!(input, "{postgres}\n{hub}")?;
             let output = child.stdout.take().ok_or("the process has no output")?;
-            let ledger = ledger.clone();
-            thread::spawn(move || listen(number, BufReader::new(output), &ledger));
+            let events_read = events_read.clone();
+            thread::spawn(move || listen(number, BufReader::new(output), &events_read));
             members.0.push(child);
         }
         Ok(members)
@@ -57,10 +57,10 @@ impl Members {
     }
 }
 
-fn listen(number: usize, output: impl BufRead, ledger: &Ledger) {
+fn listen(number: usize, output: impl BufRead, events_read: &EventsRead) {
     // The last line of a killed process may be incomplete.
     for line in output.lines().map_while(Result::ok) {
-        if let Err(error) = ledger.write(number, &line) {
+        if let Err(error) = events_read.write(number, &line) {
             eprintln!("process {number} printed {line:?}: {error}");
         }
     }

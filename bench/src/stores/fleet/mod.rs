@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   this process ── hub in memory, gateway ◄── AMQP ──┐
-//!        │ watches the leases, keeps the ledger       ├── processes with hosts, a store each
+//!        │ watches the leases, notes every event      ├── processes with hosts, a store each
 //!        └──────────► PostgreSQL ◄────────────────────┘
 //! ```
 //!
@@ -24,7 +24,7 @@ use std::time::Duration;
 use ephor::{BoxError, Store};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
-use self::events_read::{Balance, Ledger};
+use self::events_read::{Balance, EventsRead};
 use self::hub::{ROUND, Source};
 use self::members::Members;
 use self::options::Options;
@@ -92,12 +92,12 @@ async fn play(
     let spread = options.spread();
     let observer = server_statistics::as_observer(&database.url);
     let store = PostgresStore::connect(&observer, PostgresOptions::default()).await?;
-    let ledger = Arc::new(Ledger::new(options.partitions));
+    let events_read = Arc::new(EventsRead::new(options.partitions));
     introduce(options, &spread);
 
     progress("fleet: starting");
     let began = now();
-    let mut members = Members::start(&spread, options.pace, &database.url, connection, &ledger)?;
+    let mut members = Members::start(&spread, options.pace, &database.url, connection, &events_read)?;
     let group = loop {
         if let Some(group) = store.groups().await?.pop() {
             break group;
@@ -105,7 +105,8 @@ async fn play(
         pause(Duration::from_millis(50)).await;
     };
     let partitions = options.partitions as usize;
-    let watch = Watch { store: &store, group: &group, ledger: &ledger, partitions, pace: options.pace };
+    let watch =
+        Watch { store: &store, group: &group, events_read: &events_read, partitions, pace: options.pace };
     let first = watch.settle(options.hosts, began, 0, None).await?;
     tell("start", &first, partitions);
     rest(options.pace.lease(), &observer, database.is_ours(), &members).await?;
@@ -119,8 +120,8 @@ async fn play(
     rest(options.pace.lease(), &observer, database.is_ours(), &members).await?;
 
     enough.store(true, Ordering::SeqCst);
-    let balance = account(source, &ledger).await;
-    close(options, &ledger, &balance, &first, &second);
+    let balance = account(source, &events_read).await;
+    close(options, &events_read, &balance, &first, &second);
     Ok(balance)
 }
 
@@ -177,12 +178,12 @@ fn own_processor() -> Duration {
 }
 
 /// Waits until everything that was sent is read.
-async fn account(source: &Source, ledger: &Ledger) -> Balance {
+async fn account(source: &Source, events_read: &EventsRead) -> Balance {
     // A round that has begun is sent to its end.
     pause(ROUND * 2).await;
     let began = now();
     loop {
-        let balance = ledger.balance(source.rounds.load(Ordering::SeqCst));
+        let balance = events_read.balance(source.rounds.load(Ordering::SeqCst));
         if balance.lost == 0 || since(began) > PATIENCE {
             return balance;
         }
@@ -190,7 +191,13 @@ async fn account(source: &Source, ledger: &Ledger) -> Balance {
     }
 }
 
-fn close(options: &Options, ledger: &Ledger, balance: &Balance, first: &Balanced, second: &Balanced) {
+fn close(
+    options: &Options,
+    events_read: &EventsRead,
+    balance: &Balance,
+    first: &Balanced,
+    second: &Balanced,
+) {
     println!(
         "fleet: {} hosts, {} partitions: balanced in {}, after the kill in {}; {} events sent, {} lost, {} read again; \
          {} errors reported by hosts; load {}",
@@ -201,7 +208,7 @@ fn close(options: &Options, ledger: &Ledger, balance: &Balance, first: &Balanced
         thousands(balance.events),
         thousands(balance.lost),
         thousands(balance.repeated),
-        ledger.errors(),
+        events_read.errors(),
         machine::load_average()
     );
 }

@@ -9,7 +9,7 @@ use ephor_core::ids::GroupId;
 use ephor_core::store::View;
 use ephor_stores::postgres::PostgresStore;
 
-use super::events_read::Ledger;
+use super::events_read::EventsRead;
 use super::options::Pace;
 use crate::figures::time;
 use crate::machine::{now, pause, since};
@@ -34,7 +34,7 @@ pub(super) struct Balanced {
 pub(super) struct Watch<'a> {
     pub(super) store: &'a PostgresStore,
     pub(super) group: &'a GroupId,
-    pub(super) ledger: &'a Ledger,
+    pub(super) events_read: &'a EventsRead,
     pub(super) partitions: usize,
     pub(super) pace: Pace,
 }
@@ -70,7 +70,7 @@ impl Watch<'_> {
             if owned == self.partitions {
                 balanced.owned.get_or_insert_with(|| since(began));
             }
-            let reading = self.ledger.read_since(began, killed);
+            let reading = self.events_read.read_since(began, killed);
             if reading == self.partitions {
                 balanced.read.get_or_insert_with(|| since(began));
             }
@@ -93,7 +93,7 @@ impl Watch<'_> {
                     shares.values().min(),
                     shares.values().max(),
                     balanced.changes,
-                    self.ledger.errors()
+                    self.events_read.errors()
                 )
                 .into());
             }

@@ -3,7 +3,7 @@
 use ephor_core::BoxError;
 use ephor_core::ids::{GroupId, Namespace};
 use ephor_core::source::EventSource;
-use ephor_core::store::{Seek, SeekRequest, View};
+use ephor_core::store::{SeekOutcome, SeekRequest, View};
 use ephor_stores::export::{self, Export, Exported};
 
 use super::arguments::{self, Import, Look};
@@ -84,8 +84,8 @@ pub(crate) async fn import(options: &Import) -> Result<(), BoxError> {
         let (part, new) = (Cell::number(exported.partition.0.into()), position(&exported.position));
         let outcome = match options.yes {
             true => match take_over(&place, exported).await {
-                Ok(Seek::Done { epoch }) => Cell::text(format!("done in epoch {epoch}")),
-                Ok(Seek::OtherSdkOwner { owner }) => {
+                Ok(SeekOutcome::Done { epoch }) => Cell::text(format!("done in epoch {epoch}")),
+                Ok(SeekOutcome::OtherSdkOwner { owner }) => {
                     undone += 1;
                     Cell::text(format!("not done: {owner} would not notice"))
                 }
@@ -138,7 +138,7 @@ fn name(options: &Import) -> String {
     }
 }
 
-async fn take_over(place: &Place, exported: Exported) -> Result<Seek, BoxError> {
+async fn take_over(place: &Place, exported: Exported) -> Result<SeekOutcome, BoxError> {
     let Exported { partition, position, log } = exported;
     let request = SeekRequest { partition, position, log, by: who(), force: false };
     Ok(place.store.seek(&place.group, &request).await?)

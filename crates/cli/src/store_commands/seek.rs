@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use ephor::admin::{Admin, SeekMode, SeekOutcome, SeekStep, SeekTo};
+use ephor::admin::{Admin, SeekMode, SeekStep, SeekStepOutcome, SeekTo};
 use ephor_core::BoxError;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::{Offset, SequenceNumber};
@@ -72,7 +72,7 @@ pub(crate) async fn run(options: &Seek) -> Result<(), BoxError> {
             "nothing was changed: add --yes to make these changes; the owners then restart in a new epoch"
         );
     }
-    let not_done = |step: &&SeekStep| matches!(step.outcome, Some(SeekOutcome::OtherSdkOwner(_)));
+    let not_done = |step: &&SeekStep| matches!(step.outcome, Some(SeekStepOutcome::OtherSdkOwner(_)));
     all_done(steps.iter().filter(not_done).count(), steps.len())
 }
 
@@ -124,8 +124,8 @@ fn table(steps: &[SeekStep]) -> Table {
             Cell::or_none(change),
             Cell::or_none(step.owner.as_ref().map(|owner| Cell::both(&owner.name, owner.to_string()))),
             Cell::or_none(step.outcome.as_ref().map(|outcome| match outcome {
-                SeekOutcome::Done(epoch) => Cell::text(format!("done in epoch {epoch}")),
-                SeekOutcome::OtherSdkOwner(owner) => {
+                SeekStepOutcome::Done(epoch) => Cell::text(format!("done in epoch {epoch}")),
+                SeekStepOutcome::OtherSdkOwner(owner) => {
                     Cell::text(format!("not done: {owner} would not notice"))
                 }
                 other => Cell::text(format!("{other:?}")),

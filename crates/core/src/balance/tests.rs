@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::epoch::Epoch;
-use crate::host_record::{HostRecord, HostState, HostStatistics, Want};
+use crate::host_record::{HandoverRequest, HostRecord, HostState, HostStatistics};
 use crate::ids::Incarnation;
 use crate::lease::{Lease, LeaseVersion};
 use crate::store::HostEntry;

@@ -122,7 +122,8 @@ fn where_no_epoch_is_left_nothing_changes_hands_and_the_owner_stays() {
     let first = owned("a", at(0));
     for highest in [Epoch::MAX, Epoch::from_stored(u64::MAX)] {
         let none_left = NoEpochLeft { partition: P, highest };
-        let told = ClaimRequest { above: highest, ..request("b", Some(&first), ClaimCause::Foreign) };
+        let told =
+            ClaimRequest { above: highest, ..request("b", Some(&first), ClaimCause::AboveForeignReader) };
         assert_eq!(super::claim(Some(&first), first.epoch, &told, at(1), &rules), Err(none_left));
         let last = LeaseRecord { epoch: highest, ..first.clone() };
         let expired = request("b", Some(&last), ClaimCause::Expired);
@@ -135,7 +136,7 @@ fn where_no_epoch_is_left_nothing_changes_hands_and_the_owner_stays() {
     }
     let before_last = ClaimRequest {
         above: Epoch::from_stored(Epoch::MAX.get() - 1),
-        ..request("b", Some(&first), ClaimCause::Foreign)
+        ..request("b", Some(&first), ClaimCause::AboveForeignReader)
     };
     assert_eq!(
         claim(Some(&first), first.epoch, &before_last, at(1), &rules).unwrap().lease.epoch,
@@ -341,5 +342,5 @@ fn a_seek_takes_the_lease_away_and_remembers_whose_it_was() {
     assert_eq!(claimed.lease.seen_at(at(12)).takeover_delay, Duration::from_secs(18));
     let fresh = seek(None, Epoch::from_stored(4), P, "ada", at(1), &Rules::default());
     assert_eq!((fresh.lease.epoch.get(), fresh.lease.partition), (5, P));
-    assert_eq!(fresh.history.reason, ChangeReason::Sought { by: "ada".into() });
+    assert_eq!(fresh.history.reason, ChangeReason::Seek { by: "ada".into() });
 }

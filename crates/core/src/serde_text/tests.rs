@@ -11,7 +11,9 @@ use crate::checkpoint::{Checkpoint, CheckpointPolicy, Position};
 use crate::epoch::Epoch;
 use crate::failure_policy::{Backoff, FailurePolicy};
 use crate::history::{ChangeReason, OwnershipChange};
-use crate::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use crate::host_record::{
+    HandoverAnswer, HandoverReply, HandoverRequest, HostRecord, HostState, HostStatistics, ReadHub,
+};
 use crate::ids::{GroupId, Incarnation, PartitionId};
 use crate::lease::{ClaimCause, Lease, ReleaseCause};
 use crate::position::{SequenceNumber, StartPosition};
@@ -150,7 +152,7 @@ fn checkpoints_lag_and_history_are_written() {
     for (reason, expected) in [
         (ChangeReason::HandedOver, json!("handed_over")),
         (ChangeReason::Released(ReleaseCause::ProcessorFailed), json!({"released": "processor_failed"})),
-        (ChangeReason::Sought { by: "ada".into() }, json!({"sought": {"by": "ada"}})),
+        (ChangeReason::Seek { by: "ada".into() }, json!({"sought": {"by": "ada"}})),
     ] {
         assert_eq!(to_value(change(reason)).unwrap()["reason"], expected);
     }
@@ -184,10 +186,14 @@ fn leases_and_host_records_are_written() {
         state: HostState::Unhealthy,
         lease_duration: SECOND * 30,
         max_partitions: None,
-        wants: vec![Want { partition: PartitionId(1), owner: host("b"), epoch: Epoch::FIRST }],
+        wants: vec![HandoverRequest { partition: PartitionId(1), owner: host("b"), epoch: Epoch::FIRST }],
         answers: vec![
-            Answer { partition: PartitionId(2), asker: host("b"), reply: Reply::No },
-            Answer { partition: PartitionId(3), asker: host("b"), reply: Reply::DrainingUntil(TIME) },
+            HandoverAnswer { partition: PartitionId(2), asker: host("b"), reply: HandoverReply::No },
+            HandoverAnswer {
+                partition: PartitionId(3),
+                asker: host("b"),
+                reply: HandoverReply::DrainingUntil(TIME),
+            },
         ],
         statistics: HostStatistics { owned: 1, events: 2, lag_events: 3, failures: 4 },
         software: "0.1.0".into(),

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreFuture, StoreRequest, View,
+    Capabilities, ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome,
+    SaveRequest, SeekOutcome, SeekRequest, Store, StoreFuture, StoreRequest, View,
 };
 use crate::BoxFuture;
 use crate::history::OwnershipChange;
@@ -60,7 +60,7 @@ pub trait StoreLayer: Send + Sync + 'static {
         self.forward(StoreRequest::set_desired_state(group, host, desired))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         self.forward(StoreRequest::claim(group, request))
     }
 
@@ -71,23 +71,31 @@ pub trait StoreLayer: Send + Sync + 'static {
         duration: Duration,
         tokens: &'a [LeaseToken],
         limit: Option<Duration>,
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         self.forward(StoreRequest::renew(group, duration, tokens, limit))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         self.forward(StoreRequest::transfer(group, request))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         self.forward(StoreRequest::release(group, request))
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         self.forward(StoreRequest::save(group, request))
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         self.forward(StoreRequest::seek(group, request))
     }
 
@@ -139,7 +147,7 @@ impl<L: StoreLayer> Store for L {
         StoreLayer::set_desired_state(self, group, host, desired)
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         StoreLayer::claim(self, group, request)
     }
 
@@ -148,7 +156,7 @@ impl<L: StoreLayer> Store for L {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         StoreLayer::renew(self, group, duration, tokens, None)
     }
 
@@ -158,23 +166,31 @@ impl<L: StoreLayer> Store for L {
         duration: Duration,
         tokens: &'a [LeaseToken],
         limit: Duration,
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         StoreLayer::renew(self, group, duration, tokens, Some(limit))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         StoreLayer::transfer(self, group, request)
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         StoreLayer::release(self, group, request)
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         StoreLayer::save(self, group, request)
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         StoreLayer::seek(self, group, request)
     }
 

@@ -7,8 +7,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{
-    Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
-    StoreFuture, View,
+    ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome, SaveRequest,
+    SeekOutcome, SeekRequest, Store, StoreFuture, View,
 };
 use crate::history::OwnershipChange;
 use crate::host_record::HostRecord;
@@ -174,7 +174,7 @@ impl StoreRequest<bool> {
     }
 }
 
-impl StoreRequest<Claim> {
+impl StoreRequest<ClaimOutcome> {
     /// A call to [`Store::claim`].
     pub fn claim(group: &GroupId, request: &ClaimRequest) -> Self {
         let (group, claim) = (group.clone(), request.clone());
@@ -184,7 +184,7 @@ impl StoreRequest<Claim> {
     }
 }
 
-impl StoreRequest<Vec<Renewal>> {
+impl StoreRequest<Vec<RenewalOutcome>> {
     /// A call to [`Store::renew_within`], or without a limit to [`Store::renew`].
     pub fn renew(
         group: &GroupId,
@@ -205,7 +205,7 @@ impl StoreRequest<Vec<Renewal>> {
     }
 }
 
-impl StoreRequest<Handoff> {
+impl StoreRequest<GiveUpOutcome> {
     /// A call to [`Store::transfer`].
     pub fn transfer(group: &GroupId, request: &TransferRequest) -> Self {
         let (group, transfer) = (group.clone(), request.clone());
@@ -225,7 +225,7 @@ impl StoreRequest<Handoff> {
     }
 }
 
-impl StoreRequest<Save> {
+impl StoreRequest<SaveOutcome> {
     /// A call to [`Store::save`].
     pub fn save(group: &GroupId, request: &SaveRequest) -> Self {
         let (group, save) = (group.clone(), request.clone());
@@ -235,7 +235,7 @@ impl StoreRequest<Save> {
     }
 }
 
-impl StoreRequest<Seek> {
+impl StoreRequest<SeekOutcome> {
     /// A call to [`Store::seek`].
     pub fn seek(group: &GroupId, request: &SeekRequest) -> Self {
         let (group, seek) = (group.clone(), request.clone());

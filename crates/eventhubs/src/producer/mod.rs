@@ -2,11 +2,11 @@
 //!
 //! Events are packed into messages as large as the hub accepts. Each target, the hub as a whole or one
 //! partition, has a link of its own and a task that owns it (`sender.rs`), which sends and retries in order.
-//! `any_hub.rs` implements the interface that all hubs share.
+//! `producer_trait.rs` implements the interface that all hubs share.
 
-mod any_hub;
 mod batches;
 mod error;
+mod producer_trait;
 mod sender;
 
 use std::collections::BTreeMap;

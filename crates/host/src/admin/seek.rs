@@ -46,7 +46,7 @@ pub struct SeekStep {
     /// The owner that will notice it.
     pub owner: Option<HostId>,
     /// The outcome; `None` for a dry run.
-    pub outcome: Option<SeekOutcome>,
+    pub outcome: Option<SeekStepOutcome>,
 }
 
 impl fmt::Display for SeekStep {
@@ -62,8 +62,8 @@ impl fmt::Display for SeekStep {
         }
         match &self.outcome {
             None => Ok(()),
-            Some(SeekOutcome::Done(epoch)) => write!(f, ", done in epoch {epoch}"),
-            Some(SeekOutcome::OtherSdkOwner(owner)) => {
+            Some(SeekStepOutcome::Done(epoch)) => write!(f, ", done in epoch {epoch}"),
+            Some(SeekStepOutcome::OtherSdkOwner(owner)) => {
                 write!(f, ", not done: its owner {owner} is another SDK's and would not notice")
             }
         }
@@ -74,7 +74,7 @@ impl fmt::Display for SeekStep {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
-pub enum SeekOutcome {
+pub enum SeekStepOutcome {
     /// Done, in this epoch.
     Done(Epoch),
     /// The owner is another SDK's processor and would not notice; nothing was changed. Use

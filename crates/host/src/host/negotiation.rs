@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ephor_core::handover::{self, Ask, Verdict};
-use ephor_core::host_record::{Answer, HostRecord, Reply, Want};
+use ephor_core::handover::{self, NextStep, PendingHandoverRequest};
+use ephor_core::host_record::{HandoverAnswer, HandoverReply, HandoverRequest, HostRecord};
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::store::View;
 use ephor_core::time::{Monotonic, Timestamp};
@@ -15,8 +15,8 @@ const MAX_ANNOUNCEMENT_ERROR: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Negotiation {
-    asks: BTreeMap<PartitionId, Ask>,
-    answers: BTreeMap<PartitionId, Answer>,
+    asks: BTreeMap<PartitionId, PendingHandoverRequest>,
+    answers: BTreeMap<PartitionId, HandoverAnswer>,
 }
 
 /// The patience with owners: the time that a handover may take, and the time that news take.
@@ -28,12 +28,12 @@ pub(super) struct Patience {
 
 impl Negotiation {
     /// Our requests, for our record.
-    pub(super) fn wants(&self) -> Vec<Want> {
-        self.asks.values().map(Ask::want).collect()
+    pub(super) fn wants(&self) -> Vec<HandoverRequest> {
+        self.asks.values().map(PendingHandoverRequest::request).collect()
     }
 
     /// Our answers, for our record.
-    pub(super) fn answers(&self) -> Vec<Answer> {
+    pub(super) fn answers(&self) -> Vec<HandoverAnswer> {
         self.answers.values().cloned().collect()
     }
 
@@ -55,7 +55,7 @@ impl Negotiation {
         self.asks.values().filter(|ask| ask.draining_since.is_some()).count()
     }
 
-    pub(super) fn ask(&mut self, ask: Ask) {
+    pub(super) fn ask(&mut self, ask: PendingHandoverRequest) {
         self.asks.insert(ask.partition, ask);
     }
 
@@ -69,10 +69,10 @@ impl Negotiation {
         self.asks.retain(|_, ask| ask.asked_at < since);
     }
 
-    /// Judges our requests by a view that was received at `now`, and keeps those that are still to
-    /// be answered: if they are `planned`, or their owner drains already. Returns the partitions to
-    /// steal, because their owners did not answer.
-    pub(super) fn judge_asks(
+    /// Finds the next step of our requests by a view that was received at `now`, and keeps those
+    /// that are still to be answered: if they are planned, or their owner drains already. Returns
+    /// the partitions to steal, because their owners did not answer.
+    pub(super) fn advance_requests(
         &mut self,
         me: &HostId,
         view: &View,
@@ -85,41 +85,43 @@ impl Negotiation {
             let lease = view.lease(partition);
             let answers = view.host(&ask.owner).map_or(&[][..], |owner| &owner.record.answers);
             let Patience { handover, news } = patience;
-            match handover::judge(ask, lease, answers, me, now, view.at, handover, news) {
-                Verdict::Withdraw => false,
-                Verdict::Steal => {
+            match handover::next_step(ask, lease, answers, me, now, view.at, handover, news) {
+                NextStep::Withdraw => false,
+                NextStep::Steal => {
                     steals.push(partition);
                     false
                 }
                 // If an owner drains for us, the request stays until it is done.
-                Verdict::Wait => is_planned(partition) || ask.draining_since.is_some(),
+                NextStep::Wait => is_planned(partition) || ask.draining_since.is_some(),
             }
         });
         steals
     }
 
     /// Drops the answers to requests that were withdrawn.
-    pub(super) fn keep_answers_to(&mut self, asked: &[(&HostRecord, &Want)]) {
+    pub(super) fn keep_answers_to(&mut self, asked: &[(&HostRecord, &HandoverRequest)]) {
         self.answers.retain(|partition, answer| {
             asked.iter().any(|(asker, want)| asker.id == answer.asker && want.partition == *partition)
         });
     }
 
     /// Answers a request for one of our partitions.
-    pub(super) fn answer(&mut self, partition: PartitionId, asker: &HostId, reply: Reply) {
-        self.answers.insert(partition, Answer { partition, asker: asker.clone(), reply });
+    pub(super) fn answer(&mut self, partition: PartitionId, asker: &HostId, reply: HandoverReply) {
+        self.answers.insert(partition, HandoverAnswer { partition, asker: asker.clone(), reply });
     }
 
     /// Answers a request for a partition that drains already, until `end` by the store's clock. An
     /// asker that got an answer before expects the same end, unless the store's clock was set.
     pub(super) fn announce_end(&mut self, partition: PartitionId, asker: &HostId, end: Timestamp) {
         match self.answers.get_mut(&partition).map(|answer| &mut answer.reply) {
-            Some(Reply::DrainingUntil(announced)) => {
+            Some(HandoverReply::DrainingUntil(announced)) => {
                 if announced.since(end).max(end.since(*announced)) >= MAX_ANNOUNCEMENT_ERROR {
                     *announced = end;
                 }
             }
-            Some(Reply::No) | None => self.answer(partition, asker, Reply::DrainingUntil(end)),
+            Some(HandoverReply::No) | None => {
+                self.answer(partition, asker, HandoverReply::DrainingUntil(end))
+            }
         }
     }
 }
@@ -146,7 +148,7 @@ mod tests {
     /// A negotiation with one request, of second 100.
     fn asked() -> Negotiation {
         let mut negotiation = Negotiation::default();
-        negotiation.ask(Ask {
+        negotiation.ask(PendingHandoverRequest {
             partition: PARTITION,
             owner: owner(),
             epoch: Epoch::FIRST,
@@ -158,7 +160,7 @@ mod tests {
     }
 
     /// The owner still has the lease, and gave this answer.
-    fn view(reply: Option<Reply>) -> View {
+    fn view(reply: Option<HandoverReply>) -> View {
         let lease = Lease {
             partition: PARTITION,
             owner: Some(owner()),
@@ -172,7 +174,7 @@ mod tests {
             takeover_delay: Duration::ZERO,
             successor: None,
         };
-        let answers = reply.map(|reply| Answer { partition: PARTITION, asker: me(), reply });
+        let answers = reply.map(|reply| HandoverAnswer { partition: PARTITION, asker: me(), reply });
         let owner = HostRecord { answers: answers.into_iter().collect(), ..record(owner(), 1) };
         View { leases: vec![lease], ..view_of([owner]) }
     }
@@ -181,7 +183,7 @@ mod tests {
     fn an_owner_that_does_not_answer_loses_the_partition_after_a_while() {
         let mut negotiation = asked();
         let judged = |negotiation: &mut Negotiation, second| {
-            negotiation.judge_asks(&me(), &view(None), at(second), PATIENCE, |_| true)
+            negotiation.advance_requests(&me(), &view(None), at(second), PATIENCE, |_| true)
         };
         assert!(judged(&mut negotiation, 129).is_empty());
         assert_eq!(negotiation.asked_owner(PARTITION), Some(&owner()));
@@ -191,10 +193,10 @@ mod tests {
 
     #[test]
     fn a_request_that_is_no_longer_planned_stays_only_if_the_owner_drains() {
-        let draining = view(Some(Reply::DrainingUntil(Timestamp(0))));
-        for (view, stays) in [(view(None), false), (draining, true), (view(Some(Reply::No)), false)] {
+        let draining = view(Some(HandoverReply::DrainingUntil(Timestamp(0))));
+        for (view, stays) in [(view(None), false), (draining, true), (view(Some(HandoverReply::No)), false)] {
             let mut negotiation = asked();
-            assert!(negotiation.judge_asks(&me(), &view, at(101), PATIENCE, |_| false).is_empty());
+            assert!(negotiation.advance_requests(&me(), &view, at(101), PATIENCE, |_| false).is_empty());
             assert_eq!((negotiation.has_asks(), negotiation.coming()), (stays, usize::from(stays)));
         }
     }
@@ -215,21 +217,21 @@ mod tests {
             negotiation.announce_end(PARTITION, &owner(), Timestamp(milliseconds));
             negotiation.answers()[0].reply
         };
-        assert_eq!(announce(&mut negotiation, 50_000), Reply::DrainingUntil(Timestamp(50_000)));
+        assert_eq!(announce(&mut negotiation, 50_000), HandoverReply::DrainingUntil(Timestamp(50_000)));
         for near in [40_001, 59_999] {
-            assert_eq!(announce(&mut negotiation, near), Reply::DrainingUntil(Timestamp(50_000)));
+            assert_eq!(announce(&mut negotiation, near), HandoverReply::DrainingUntil(Timestamp(50_000)));
         }
-        assert_eq!(announce(&mut negotiation, 60_000), Reply::DrainingUntil(Timestamp(60_000)));
-        negotiation.answer(PARTITION, &owner(), Reply::No);
-        assert_eq!(announce(&mut negotiation, 60_000), Reply::DrainingUntil(Timestamp(60_000)));
+        assert_eq!(announce(&mut negotiation, 60_000), HandoverReply::DrainingUntil(Timestamp(60_000)));
+        negotiation.answer(PARTITION, &owner(), HandoverReply::No);
+        assert_eq!(announce(&mut negotiation, 60_000), HandoverReply::DrainingUntil(Timestamp(60_000)));
     }
 
     #[test]
     fn an_answer_stays_as_long_as_its_request() {
         let mut negotiation = Negotiation::default();
-        negotiation.answer(PARTITION, &owner(), Reply::No);
+        negotiation.answer(PARTITION, &owner(), HandoverReply::No);
         let asker = record(owner(), 1);
-        let want = Want { partition: PARTITION, owner: me(), epoch: Epoch::FIRST };
+        let want = HandoverRequest { partition: PARTITION, owner: me(), epoch: Epoch::FIRST };
         negotiation.keep_answers_to(&[(&asker, &want)]);
         assert!(negotiation.has_answers());
         let other = record(host("other", 1), 1);

@@ -2,11 +2,11 @@
 
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
-use ephor_core::handover::Ask;
-use ephor_core::host_record::{HostRecord, Reply, Want};
+use ephor_core::handover::PendingHandoverRequest;
+use ephor_core::host_record::{HandoverReply, HandoverRequest, HostRecord};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, View};
+use ephor_core::store::{ClaimOutcome, View};
 use ephor_core::time::Monotonic;
 use futures_util::StreamExt;
 
@@ -79,7 +79,8 @@ impl Manager {
         match intruded {
             Some((until, above)) => {
                 if now >= until && self.takes_part() {
-                    let request = self.claim_request(partition, Some(&lease), above, ClaimCause::Foreign);
+                    let request =
+                        self.claim_request(partition, Some(&lease), above, ClaimCause::AboveForeignReader);
                     self.make_claims(vec![request], scan).await;
                 }
                 true
@@ -136,15 +137,15 @@ impl Manager {
                 let disposition =
                     Disposition::HandOver { to: asker.id.clone(), duration: asker.lease_duration };
                 slot.stop(Drain { until, disposition });
-                self.negotiation.answer(partition, &asker.id, Reply::DrainingUntil(end(until)));
+                self.negotiation.answer(partition, &asker.id, HandoverReply::DrainingUntil(end(until)));
             } else {
-                self.negotiation.answer(partition, &asker.id, Reply::No);
+                self.negotiation.answer(partition, &asker.id, HandoverReply::No);
             }
         }
     }
 
     /// The requests for our partitions, with their askers.
-    fn asked_of_us<'a>(&self, view: &'a View) -> Vec<(&'a HostRecord, &'a Want)> {
+    fn asked_of_us<'a>(&self, view: &'a View) -> Vec<(&'a HostRecord, &'a HandoverRequest)> {
         let me = &self.running.me;
         #[cfg(feature = "mutations")]
         if !self.running.rules.asks_stand_in_the_askers_record() {
@@ -173,7 +174,7 @@ impl Manager {
             Patience { handover: running.manager.handover_timeout, news: running.manager.slow_scan };
         let is_planned = |partition| scan.plan.asks_of(scan.me).any(|step| step.partition == partition);
         let steals =
-            self.negotiation.judge_asks(&running.me, &scan.view, scan.received, patience, is_planned);
+            self.negotiation.advance_requests(&running.me, &scan.view, scan.received, patience, is_planned);
         if !self.takes_part() {
             return;
         }
@@ -191,7 +192,7 @@ impl Manager {
             if asked || occupied || self.is_cooling_down(step.partition) {
                 continue;
             }
-            let ask = Ask {
+            let ask = PendingHandoverRequest {
                 partition: step.partition,
                 owner: scan.fleet.members[step.from].id.clone(),
                 epoch: lease.epoch,
@@ -277,7 +278,7 @@ impl Manager {
         while let Some(claim) = claims.next().await {
             let Some((sent, outcome, request)) = claim else { continue };
             // Lost, or unknown: the next scan shows the outcome.
-            if let Ok(Claim::Won { token, lease, checkpoint }) = outcome {
+            if let Ok(ClaimOutcome::Won { token, lease, checkpoint }) = outcome {
                 let manager = &running.manager;
                 let until = deadline(running.counts_from(sent), manager.lease_duration, manager.fence_margin);
                 let checkpoint = if running.rules.claims_bring_the_checkpoint() {

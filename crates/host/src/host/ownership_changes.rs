@@ -59,7 +59,7 @@ impl OwnershipReason {
             Self::Claimed(ClaimCause::Unowned) => "unowned",
             Self::Claimed(ClaimCause::Expired) => "expired",
             Self::Claimed(ClaimCause::Unresponsive) => "steal",
-            Self::Claimed(ClaimCause::Foreign) => "foreign",
+            Self::Claimed(ClaimCause::AboveForeignReader) => "foreign",
             Self::Received => "handover",
             Self::HandedOver => "handover",
             Self::Released(ReleaseCause::Shutdown) => "shutdown",

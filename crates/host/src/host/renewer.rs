@@ -8,7 +8,7 @@ use std::time::Duration;
 use ephor_core::expiry::deadline;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::LeaseToken;
-use ephor_core::store::{Renewal, StoreError};
+use ephor_core::store::{RenewalOutcome, StoreError};
 use ephor_core::time::Monotonic;
 
 use super::running_host::RunningHost;
@@ -157,11 +157,11 @@ async fn renew(running: &RunningHost, only: Option<&BTreeSet<PartitionId>>) -> U
     for (token, renewal) in tokens.iter().zip(renewals) {
         let Some(slot) = slots.get(&token.partition).filter(|slot| slot.token() == token) else { continue };
         match renewal {
-            Renewal::Renewed => {
+            RenewalOutcome::Renewed => {
                 let until = deadline(running.counts_from(sent), duration, running.manager.fence_margin);
                 slot.context.lease().extend(until);
             }
-            Renewal::Unknown { what, retry_after: asked } => {
+            RenewalOutcome::Unknown { what, retry_after: asked } => {
                 unknown.insert(token.partition);
                 retry_after = retry_after.max(asked);
                 let failing_for = running.store.failing_for(sent).unwrap_or_default();
@@ -173,7 +173,7 @@ async fn renew(running: &RunningHost, only: Option<&BTreeSet<PartitionId>>) -> U
                     error,
                 });
             }
-            Renewal::Lost { holder } => slot.lose(loss_reason(holder.as_ref(), &running.me)),
+            RenewalOutcome::Lost { holder } => slot.lose(loss_reason(holder.as_ref(), &running.me)),
         }
     }
     drop(slots);

@@ -5,8 +5,8 @@
 //! Mutations that take only a few words are written where the rule is checked.
 
 use ephor_core::expiry::Liveness;
-use ephor_core::handover::Ask;
-use ephor_core::host_record::{HostRecord, Want};
+use ephor_core::handover::PendingHandoverRequest;
+use ephor_core::host_record::{HandoverRequest, HostRecord};
 use ephor_core::ids::HostId;
 use ephor_core::lease::{Lease, LeaseToken};
 use ephor_core::store::View;
@@ -36,16 +36,23 @@ pub(super) async fn all_under_our_name(running: &RunningHost) -> Vec<LeaseToken>
 
 /// The mutation: writes the owner's record as we last saw it, as if nobody else wrote it. A want in it
 /// names the asker in the place of the owner.
-pub(super) async fn ask_in_the_owners_record(running: &RunningHost, view: &View, ask: &Ask) {
+pub(super) async fn ask_in_the_owners_record(
+    running: &RunningHost,
+    view: &View,
+    ask: &PendingHandoverRequest,
+) {
     let Some(owner) = view.host(&ask.owner) else { return };
     let mut record = owner.record.clone();
-    record.wants.push(Want { owner: running.me.clone(), ..ask.want() });
+    record.wants.push(HandoverRequest { owner: running.me.clone(), ..ask.request() });
     // A failure is reported; the request then just gets no answer.
     let _ = running.store.heartbeat(&record).await;
 }
 
 /// The requests that others have written into our record, with their askers.
-pub(super) fn asked_in_our_record<'a>(view: &'a View, me: &HostId) -> Vec<(&'a HostRecord, &'a Want)> {
+pub(super) fn asked_in_our_record<'a>(
+    view: &'a View,
+    me: &HostId,
+) -> Vec<(&'a HostRecord, &'a HandoverRequest)> {
     let wants = view.host(me).map_or(&[][..], |entry| &entry.record.wants);
     wants.iter().filter_map(|want| Some((&view.host(&want.owner)?.record, want))).collect()
 }

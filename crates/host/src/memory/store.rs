@@ -22,8 +22,8 @@ use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferReques
 use ephor_core::record::{self, Change, NoEpochLeft, SaveVerdict};
 use ephor_core::rules::Rules;
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreFuture, View,
+    Capabilities, ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome,
+    SaveRequest, SeekOutcome, SeekRequest, Store, StoreFuture, View,
 };
 use ephor_core::time::{Clock, Timestamp};
 
@@ -248,13 +248,13 @@ impl Store for MemoryStore {
         at_once(move || self.step(group, |records, _| records.set_desired_state(host, desired)))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         try_at_once(move || {
             self.step(group, |records, now| {
                 let old = records.leases.get(&request.partition);
                 let fence = records.fence(request.partition);
                 let Some(change) = record::claim(old, fence, request, now, &self.rules)? else {
-                    return Ok(Claim::Lost { holder: old.map(|lease| lease.seen_at(now)) });
+                    return Ok(ClaimOutcome::Lost { holder: old.map(|lease| lease.seen_at(now)) });
                 };
                 let lease = change.lease.seen_at(now);
                 self.apply(group, records, change, false);
@@ -263,7 +263,7 @@ impl Store for MemoryStore {
                     owner: request.host.clone(),
                     epoch: lease.epoch,
                 };
-                Ok(Claim::Won { token, lease, checkpoint: records.checkpoint(request.partition) })
+                Ok(ClaimOutcome::Won { token, lease, checkpoint: records.checkpoint(request.partition) })
             })
         })
     }
@@ -273,57 +273,65 @@ impl Store for MemoryStore {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         at_once(move || {
             self.step(group, |records, now| {
                 let mut renew_one = |token: &LeaseToken| {
                     let old = records.leases.get(&token.partition);
                     let Some(lease) = record::renew(old, token, duration, now) else {
-                        return Renewal::Lost { holder: old.map(|lease| lease.seen_at(now)) };
+                        return RenewalOutcome::Lost { holder: old.map(|lease| lease.seen_at(now)) };
                     };
                     records.leases.insert(token.partition, lease);
                     self.notify_observer(group, || StoreEvent::Renewed { token: token.clone() });
-                    Renewal::Renewed
+                    RenewalOutcome::Renewed
                 };
                 tokens.iter().map(&mut renew_one).collect()
             })
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         try_at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.token.partition;
                 let old = records.leases.get(&partition);
                 let Some(change) = record::transfer(old, records.fence(partition), request, now)? else {
-                    return Ok(Handoff::NotOurs);
+                    return Ok(GiveUpOutcome::NotOurs);
                 };
                 self.apply(group, records, change, request.checkpoint_saved);
                 records.wake(&request.to);
-                Ok(Handoff::Done)
+                Ok(GiveUpOutcome::Done)
             })
         })
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.token.partition;
                 let old = records.leases.get(&partition);
                 let Some(change) = record::release(old, records.fence(partition), request, now) else {
-                    return Handoff::NotOurs;
+                    return GiveUpOutcome::NotOurs;
                 };
                 self.apply(group, records, change, request.checkpoint_saved);
                 match &request.successor {
                     Some(successor) => records.wake(successor),
                     None => records.wake_all(),
                 }
-                Handoff::Done
+                GiveUpOutcome::Done
             })
         })
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         let token = &request.token;
         at_once(move || {
             self.step(group, |records, now| {
@@ -335,17 +343,17 @@ impl Store for MemoryStore {
                             token: token.clone(),
                             checkpoint: checkpoint.clone(),
                         });
-                        Save::Saved(checkpoint)
+                        SaveOutcome::Saved(checkpoint)
                     }
-                    SaveVerdict::Behind(stored) => Save::Behind { stored },
-                    SaveVerdict::Fenced { epoch } => Save::Fenced { epoch },
+                    SaveVerdict::Behind(stored) => SaveOutcome::Behind { stored },
+                    SaveVerdict::Fenced { epoch } => SaveOutcome::Fenced { epoch },
                 }
             })
         })
     }
 
     /// Every owner here is a host of Ephor and notices a seek, so none needs `force`.
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         try_at_once(move || {
             self.step(group, |records, now| {
                 let partition = request.partition;
@@ -359,7 +367,7 @@ impl Store for MemoryStore {
                 if let Some(owner) = owner {
                     records.wake(&owner);
                 }
-                Ok(Seek::Done { epoch })
+                Ok(SeekOutcome::Done { epoch })
             })
         })
     }

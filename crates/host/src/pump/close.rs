@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ephor_core::ids::HostId;
 use ephor_core::lease::{ReleaseCause, ReleaseRequest, TransferRequest};
-use ephor_core::store::Handoff;
+use ephor_core::store::GiveUpOutcome;
 use ephor_core::time::Monotonic;
 use futures_util::FutureExt;
 
@@ -77,9 +77,9 @@ impl<P: EventProcessor> Pump<P> {
         };
         self.context.lease().end();
         self.context.cancel();
-        let confirmed = given == Some(Handoff::Done);
+        let confirmed = given == Some(GiveUpOutcome::Done);
         let outcome = match ending {
-            _ if given == Some(Handoff::NotOurs) => Outcome::Lost { reason: CloseReason::LeaseLost },
+            _ if given == Some(GiveUpOutcome::NotOurs) => Outcome::Lost { reason: CloseReason::LeaseLost },
             Ending::Failed { reason, pause } => Outcome::Failed { reason, pause, confirmed },
             _ => Outcome::GivenAway { reason, to: receiver_of(disposition), confirmed },
         };
@@ -179,7 +179,7 @@ impl<P: EventProcessor> Pump<P> {
         disposition: &Disposition,
         reason: CloseReason,
         checkpoint_saved: bool,
-    ) -> Option<Option<Handoff>> {
+    ) -> Option<Option<GiveUpOutcome>> {
         if self.services.rules.final_checkpoint_comes_first() {
             return None;
         }
@@ -192,7 +192,7 @@ impl<P: EventProcessor> Pump<P> {
         disposition: &Disposition,
         reason: CloseReason,
         checkpoint_saved: bool,
-    ) -> Option<Handoff> {
+    ) -> Option<GiveUpOutcome> {
         let (store, token) = (&self.services.store, self.context.lease().token().clone());
         let result = match disposition {
             Disposition::HandOver { to, duration } => {

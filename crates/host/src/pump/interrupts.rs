@@ -42,14 +42,16 @@ pub(crate) enum InterruptMask {
     Loss,
 }
 
-pub(crate) struct Guard {
+/// Interrupts what a pump does. It reads the clock on every poll, before the user's code can run, so
+/// that nothing continues after the deadline of the lease.
+pub(crate) struct InterruptGuard {
     environment: Arc<dyn Environment>,
     lease: Arc<LeaseState>,
     control: watch::Receiver<Control>,
     timer: LazyTimer,
 }
 
-impl Guard {
+impl InterruptGuard {
     pub(crate) fn new(
         environment: Arc<dyn Environment>,
         lease: Arc<LeaseState>,
@@ -225,12 +227,12 @@ mod tests {
         HostId { name: name.parse().unwrap(), incarnation: Incarnation(1) }
     }
 
-    fn guard() -> (Arc<Frozen>, Arc<LeaseState>, watch::Sender<Control>, Guard) {
+    fn guard() -> (Arc<Frozen>, Arc<LeaseState>, watch::Sender<Control>, InterruptGuard) {
         let frozen = Arc::new(Frozen::default());
         let token = LeaseToken { partition: PartitionId(0), owner: host("a"), epoch: Epoch::FIRST };
         let lease = Arc::new(LeaseState::new(token, Monotonic(100)));
         let (control, receiver) = watch::channel(Control::default());
-        let guard = Guard::new(frozen.clone(), lease.clone(), receiver);
+        let guard = InterruptGuard::new(frozen.clone(), lease.clone(), receiver);
         (frozen, lease, control, guard)
     }
 

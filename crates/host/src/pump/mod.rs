@@ -46,7 +46,7 @@ use crate::processor::{CloseReason, EventProcessor};
 use crate::pump_activity::{PumpActivity, PumpState};
 use crate::pump_interface::{Drain, PumpArgs, PumpEnd};
 use gaps::GapReports;
-use interrupts::{Guard, Interrupt, InterruptMask, LazyTimer};
+use interrupts::{Interrupt, InterruptGuard, InterruptMask, LazyTimer};
 use position_beyond_end::Doubt;
 use unfenced_readers::Displacements;
 
@@ -73,7 +73,7 @@ struct Pump<P> {
     services: Arc<HostServices>,
     context: PartitionContext,
     activity: Arc<PumpActivity>,
-    guard: Guard,
+    guard: InterruptGuard,
     factory: Factory<P>,
     origin: Option<GroupOrigin>,
     processor: Option<P>,
@@ -112,7 +112,7 @@ struct Meters {
 pub(crate) async fn run<P: EventProcessor>(args: PumpArgs, factory: Factory<P>) -> PumpEnd {
     let PumpArgs { services, context, activity, control, origin, deliver_from } = args;
     let labels = partition_labels(&services.store, context.partition());
-    let guard = Guard::new(services.environment.clone(), context.lease().clone(), control);
+    let guard = InterruptGuard::new(services.environment.clone(), context.lease().clone(), control);
     let now = services.now();
     let mut pump = Pump {
         guard,

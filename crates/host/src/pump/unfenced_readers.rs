@@ -24,7 +24,7 @@
 
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::deadline;
-use ephor_core::store::Renewal;
+use ephor_core::store::RenewalOutcome;
 use ephor_core::time::Monotonic;
 
 use super::{Ending, Pump, SOURCE_BACKOFF};
@@ -77,16 +77,16 @@ impl<P: EventProcessor> Pump<P> {
             let sent = self.now();
             let renewed = self.unless_stopped(store.renew_one(manager.lease_duration, &token)).await?;
             match renewed.ok().flatten() {
-                Some(Renewal::Renewed) => {
+                Some(RenewalOutcome::Renewed) => {
                     let from = services.counts_from(sent);
                     let until = deadline(from, manager.lease_duration, manager.fence_margin);
                     self.context.inner().lease.extend(until);
                     break;
                 }
-                Some(Renewal::Lost { holder }) => {
+                Some(RenewalOutcome::Lost { holder }) => {
                     return Err(Ending::Lost(loss_reason(holder.as_ref(), &services.me)));
                 }
-                Some(Renewal::Unknown { .. }) | None => {
+                Some(RenewalOutcome::Unknown { .. }) | None => {
                     let wait = SOURCE_BACKOFF.delay(attempt, self.random());
                     self.wait(self.now() + wait).await?;
                 }

@@ -17,7 +17,7 @@ use ephor::{
 use ephor_core::history::OwnershipChange;
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
-use ephor_core::store::Claim;
+use ephor_core::store::ClaimOutcome;
 use ephor_testkit::TestFleet;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -274,7 +274,7 @@ async fn a_host_whose_lease_was_stolen_during_a_blocked_call_does_not_claim_agai
             cause: ClaimCause::Unresponsive,
         };
         // A renewal may come in between.
-        if let Claim::Won { .. } = fleet.store().claim(fleet.group(), &request).await.unwrap() {
+        if let ClaimOutcome::Won { .. } = fleet.store().claim(fleet.group(), &request).await.unwrap() {
             break;
         }
     }

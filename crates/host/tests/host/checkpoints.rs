@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{ActionRecorder, What};
 use crate::common::action_recorder::{
     P0, events, millis, seconds, send, start, stored_sequence, until_finished,
 };
@@ -14,10 +14,10 @@ use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_testkit::TestFleet;
 
-fn manual(ledger: &Ledger) -> EventProcessorOptions {
+fn manual(recorder: &ActionRecorder) -> EventProcessorOptions {
     // Each is written at once; the rate limit is tested in `rate_limited_checkpoints.rs`.
     let checkpoint = CheckpointPolicy::manual().spaced(Duration::ZERO);
-    EventProcessorOptions { checkpoint, ..ledger.options() }
+    EventProcessorOptions { checkpoint, ..recorder.options() }
 }
 
 /// The event up to which a checkpoint was written.
@@ -30,45 +30,45 @@ fn saved(result: Result<Checkpointed, CheckpointError>) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_reaches_to_the_end_of_the_batch_in_hand() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let scribe = ledger.scribe().working(|context, batch| async move {
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let scribe = recorder.scribe().working(|context, batch| async move {
         assert_eq!(saved(context.checkpoint().await), batch.last().unwrap().sequence.0);
         std::future::pending().await
     });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    fleet.until("no checkpoint", || !ledger.saved(P0).is_empty()).await.unwrap();
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    fleet.until("no checkpoint", || !recorder.saved(P0).is_empty()).await.unwrap();
     assert_eq!(stored_sequence(&fleet, P0).await, Some(9));
     fleet.kill("a");
     send(&fleet, P0, 3);
-    start(&mut fleet, "b", manual(&ledger), &ledger.scribe()).await;
-    until_finished(&fleet, &ledger, P0, 12).await;
-    assert_eq!(ledger.delivered_to("b", P0), events(10, 12));
+    start(&mut fleet, "b", manual(&recorder), &recorder.scribe()).await;
+    until_finished(&fleet, &recorder, P0, 12).await;
+    assert_eq!(recorder.delivered_to("b", P0), events(10, 12));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_at_an_event_lets_the_successor_go_on_right_behind_it() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let scribe = ledger.scribe().working(|context, batch| async move {
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let scribe = recorder.scribe().working(|context, batch| async move {
         assert_eq!(saved(context.checkpoint_at(&batch[3]).await), 3);
         Ok(())
     });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(3));
     fleet.kill("a");
-    start(&mut fleet, "b", manual(&ledger), &ledger.scribe()).await;
-    fleet.until("b got nothing", || !ledger.delivered_to("b", P0).is_empty()).await.unwrap();
-    assert_eq!(ledger.delivered_to("b", P0), events(4, 9));
+    start(&mut fleet, "b", manual(&recorder), &recorder.scribe()).await;
+    fleet.until("b got nothing", || !recorder.delivered_to("b", P0).is_empty()).await.unwrap();
+    assert_eq!(recorder.delivered_to("b", P0), events(4, 9));
 }
 
 #[tokio::test(start_paused = true)]
 async fn close_may_write_a_low_water_mark_and_then_the_high_one() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     let batch = Arc::new(Mutex::new(vec![]));
     let kept = batch.clone();
-    let scribe = ledger
+    let scribe = recorder
         .scribe()
         .working(move |_, batch| {
             kept.lock().unwrap().extend(batch);
@@ -85,19 +85,19 @@ async fn close_may_write_a_low_water_mark_and_then_the_high_one() {
             }
         });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
     let report = fleet.stop("a").await;
     assert!(report.is_clean(), "{report}");
-    assert_eq!(ledger.saved(P0), [3, 9]);
-    assert!(ledger.reports("CloseFailed").is_empty(), "{:?}", ledger.all_reports());
+    assert_eq!(recorder.saved(P0), [3, 9]);
+    assert!(recorder.reports("CloseFailed").is_empty(), "{:?}", recorder.all_reports());
 }
 
 #[tokio::test(start_paused = true)]
 async fn for_a_closure_per_event_the_checkpoint_is_that_event() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     send(&fleet, P0, 10);
-    let options = manual(&ledger);
+    let options = manual(&recorder);
     fleet
         .start("a", |host| {
             host.options(options).for_each_event(|context, event| async move {
@@ -110,21 +110,21 @@ async fn for_a_closure_per_event_the_checkpoint_is_that_event() {
         })
         .await
         .unwrap();
-    fleet.until("no checkpoint", || !ledger.saved(P0).is_empty()).await.unwrap();
-    assert_eq!(ledger.saved(P0), [4]);
+    fleet.until("no checkpoint", || !recorder.saved(P0).is_empty()).await.unwrap();
+    assert_eq!(recorder.saved(P0), [4]);
     fleet.kill("a");
-    start(&mut fleet, "b", manual(&ledger), &ledger.scribe()).await;
-    fleet.until("b got nothing", || !ledger.delivered(P0).is_empty()).await.unwrap();
-    assert_eq!(ledger.delivered(P0), events(5, 9));
+    start(&mut fleet, "b", manual(&recorder), &recorder.scribe()).await;
+    fleet.until("b got nothing", || !recorder.delivered(P0).is_empty()).await.unwrap();
+    assert_eq!(recorder.delivered(P0), events(5, 9));
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_saved_for_an_owner_whose_lease_another_has_claimed() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
-    let context = ledger.context(P0);
+    start(&mut fleet, "a", manual(&recorder), &recorder.scribe()).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
+    let context = recorder.context(P0);
     let view = fleet.store().view(fleet.group()).await.unwrap();
     let request = ClaimRequest {
         partition: P0,
@@ -140,19 +140,19 @@ async fn nothing_is_saved_for_an_owner_whose_lease_another_has_claimed() {
     assert_eq!(context.checkpoint().await.unwrap(), Checkpointed::Refused);
     assert!(context.is_cancelled(), "whoever is refused knows that it is no longer the owner");
     assert_eq!(stored_sequence(&fleet, P0).await, None);
-    fleet.until("a did not close", || !ledger.closings(P0).is_empty()).await.unwrap();
-    assert_eq!(ledger.closings(P0), [ephor::CloseReason::LeaseLost]);
+    fleet.until("a did not close", || !recorder.closings(P0).is_empty()).await.unwrap();
+    assert_eq!(recorder.closings(P0), [ephor::CloseReason::LeaseLost]);
     assert_eq!(context.checkpoint().await.unwrap(), Checkpointed::Refused);
     assert_eq!(stored_sequence(&fleet, P0).await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_context_that_is_kept_after_stop_is_refused() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
-    let context = ledger.context(P0);
+    start(&mut fleet, "a", manual(&recorder), &recorder.scribe()).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
+    let context = recorder.context(P0);
     fleet.stop("a").await;
     assert!(context.is_cancelled());
     context.cancelled().await;
@@ -160,8 +160,8 @@ async fn a_context_that_is_kept_after_stop_is_refused() {
     assert_eq!(stored_sequence(&fleet, P0).await, None);
     // The same host, started again, owns the partition in another epoch: the old context stays
     // refused.
-    start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
-    fleet.until("no new epoch", || ledger.context(P0).epoch() > context.epoch()).await.unwrap();
+    start(&mut fleet, "a", manual(&recorder), &recorder.scribe()).await;
+    fleet.until("no new epoch", || recorder.context(P0).epoch() > context.epoch()).await.unwrap();
     assert_eq!(context.checkpoint().await.unwrap(), Checkpointed::Refused);
     assert_eq!(stored_sequence(&fleet, P0).await, None);
 }
@@ -169,13 +169,13 @@ async fn a_context_that_is_kept_after_stop_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_an_error_and_a_lease_that_ran_out_is_a_refusal() {
     let fleet = TestFleet::new(1).unwrap();
-    let ledger = Ledger::new(&fleet);
-    let store = FaultyStore::new(Arc::new(ledger.store()));
+    let recorder = ActionRecorder::new(&fleet);
+    let store = FaultyStore::new(Arc::new(recorder.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &ledger.scribe()).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
-    let context = ledger.context(P0);
+    start(&mut fleet, "a", manual(&recorder), &recorder.scribe()).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
+    let context = recorder.context(P0);
     store.trouble_all(Trouble::Fails);
     let error = context.checkpoint().await.unwrap_err();
     assert!(matches!(error, CheckpointError::Store(_)), "{error:?}");
@@ -191,8 +191,8 @@ async fn a_store_that_fails_is_an_error_and_a_lease_that_ran_out_is_a_refusal() 
 
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_never_moves_back() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let scribe = ledger.scribe().working(|context, batch| async move {
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let scribe = recorder.scribe().working(|context, batch| async move {
         assert_eq!(saved(context.checkpoint_at(&batch[7]).await), 7);
         for earlier in &batch[..=7] {
             let Checkpointed::Unchanged(stored) = context.checkpoint_at(earlier).await? else {
@@ -204,49 +204,49 @@ async fn a_checkpoint_never_moves_back() {
         Ok(())
     });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
-    assert_eq!(ledger.saved(P0), [7]);
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
+    assert_eq!(recorder.saved(P0), [7]);
     assert_eq!(stored_sequence(&fleet, P0).await, Some(7));
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_what_was_delivered_can_be_checkpointed() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let scribe = ledger.scribe().working(|context, batch| async move {
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let scribe = recorder.scribe().working(|context, batch| async move {
         let mut event = batch[9].clone();
         event.sequence = SequenceNumber(10);
         let error = context.checkpoint_at(&event).await.unwrap_err();
         assert!(matches!(error, CheckpointError::NotDelivered { sequence: SequenceNumber(10) }), "{error:?}");
         Ok(())
     });
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    fleet.until("a did not open", || !ledger.of(P0).is_empty()).await.unwrap();
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    fleet.until("a did not open", || !recorder.of(P0).is_empty()).await.unwrap();
     fleet.pass(millis(10)).await;
-    assert_eq!(ledger.context(P0).checkpoint().await.unwrap(), Checkpointed::Nothing);
+    assert_eq!(recorder.context(P0).checkpoint().await.unwrap(), Checkpointed::Nothing);
     send(&fleet, P0, 10);
-    until_finished(&fleet, &ledger, P0, 9).await;
-    assert!(ledger.reports("Partition").is_empty(), "{:?}", ledger.all_reports());
+    until_finished(&fleet, &recorder, P0, 9).await;
+    assert!(recorder.reports("Partition").is_empty(), "{:?}", recorder.all_reports());
     assert_eq!(stored_sequence(&fleet, P0).await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_that_landed_although_the_store_said_it_failed_can_be_written_again() {
     let fleet = TestFleet::new(1).unwrap();
-    let ledger = Ledger::new(&fleet);
-    let store = FaultyStore::new(Arc::new(ledger.store()));
+    let recorder = ActionRecorder::new(&fleet);
+    let store = FaultyStore::new(Arc::new(recorder.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     store.trouble_times(Op::Save, Trouble::LandsAndFails, 1);
-    let scribe = ledger.scribe().working(|context, _| async move {
+    let scribe = recorder.scribe().working(|context, _| async move {
         context.checkpoint().await.unwrap_err();
         assert_eq!(saved(context.checkpoint().await), 9);
         assert!(matches!(context.checkpoint().await?, Checkpointed::Unchanged(_)));
         Ok(())
     });
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
-    assert_eq!(ledger.saved(P0), [9, 9]);
-    let opened = ledger.first(|entry| entry.what == What::Opened).unwrap();
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
+    assert_eq!(recorder.saved(P0), [9, 9]);
+    let opened = recorder.first(|entry| entry.what == What::Opened).unwrap();
     assert_eq!(fleet.store().view(fleet.group()).await.unwrap().leases[0].epoch, opened.epoch);
 }

@@ -12,7 +12,7 @@ use ephor::{
 use ephor_core::ids::Incarnation;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
 use ephor_core::source::OpenRequest;
-use ephor_core::store::Claim;
+use ephor_core::store::ClaimOutcome;
 use ephor_testkit::TestFleet;
 
 const P0: PartitionId = PartitionId(0);
@@ -79,8 +79,8 @@ async fn steal(fleet: &TestFleet) -> Epoch {
         cause: ClaimCause::Unresponsive,
     };
     match fleet.store().claim(fleet.group(), &request).await.unwrap() {
-        Claim::Won { token, .. } => token.epoch,
-        Claim::Lost { .. } => panic!("the record is as it was seen"),
+        ClaimOutcome::Won { token, .. } => token.epoch,
+        ClaimOutcome::Lost { .. } => panic!("the record is as it was seen"),
     }
 }
 

@@ -12,7 +12,7 @@ use ephor::{
     PartitionContext, PartitionId, Position, SequenceNumber, StartPosition, Store,
 };
 use ephor_core::source::OpenRequest;
-use ephor_core::store::Save;
+use ephor_core::store::SaveOutcome;
 use ephor_testkit::TestFleet;
 use futures_util::FutureExt;
 
@@ -67,7 +67,7 @@ async fn a_host_that_is_told_of_a_commit_has_nothing_left_to_save() {
     for told in [false, true] {
         let (mut fleet, store, context, events) = three_are_finished().await;
         let saved = store.save(context.group(), &context.save_request(&events[2])).await.unwrap();
-        let Save::Saved(checkpoint) = saved else { panic!("{saved:?}") };
+        let SaveOutcome::Saved(checkpoint) = saved else { panic!("{saved:?}") };
         if told {
             context.checkpoint_committed(&checkpoint);
         }
@@ -80,7 +80,7 @@ async fn a_host_that_is_told_of_a_commit_has_nothing_left_to_save() {
 async fn a_commit_of_another_epoch_or_partition_does_not_count() {
     let (mut fleet, store, context, events) = three_are_finished().await;
     let saved = store.save(context.group(), &context.save_request(&events[1])).await.unwrap();
-    let Save::Saved(checkpoint) = saved else { panic!("{saved:?}") };
+    let SaveOutcome::Saved(checkpoint) = saved else { panic!("{saved:?}") };
     let of_an_earlier_owner =
         Checkpoint { position: Position::of(&events[2]), epoch: ephor::Epoch::NONE, ..checkpoint.clone() };
     context.checkpoint_committed(&of_an_earlier_owner);

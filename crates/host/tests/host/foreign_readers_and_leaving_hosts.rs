@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::action_recorder::{
-    Ledger, P0, What, events, millis, owner, seconds, send, start, until_finished,
+    ActionRecorder, P0, What, events, millis, owner, seconds, send, start, until_finished,
 };
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::takeover::intrude;
@@ -16,7 +16,7 @@ use ephor_testkit::TestFleet;
 /// Two hosts with a partition each. A foreign reader is about to take the partition of `owner`.
 struct Fleet {
     fleet: TestFleet,
-    ledger: Ledger,
+    recorder: ActionRecorder,
     store: FaultyStore,
     owner: String,
     other: String,
@@ -25,20 +25,20 @@ struct Fleet {
 impl Fleet {
     async fn balanced() -> Self {
         let fleet = TestFleet::new(2).unwrap();
-        let ledger = Ledger::new(&fleet);
-        let store = FaultyStore::new(Arc::new(ledger.store()));
+        let recorder = ActionRecorder::new(&fleet);
+        let store = FaultyStore::new(Arc::new(recorder.store()));
         let mut fleet = fleet.with_store(Arc::new(store.clone()));
         for name in ["a", "b"] {
-            start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+            start(&mut fleet, name, recorder.options(), &recorder.scribe()).await;
         }
         fleet.until_balanced().await.unwrap();
         send(&fleet, P0, 5);
-        until_finished(&fleet, &ledger, P0, 4).await;
+        until_finished(&fleet, &recorder, P0, 4).await;
         fleet.pass(seconds(30)).await;
         let owner = owner(&fleet, P0).await.unwrap();
         let other = if owner == "a" { "b" } else { "a" }.to_owned();
-        ledger.clear();
-        Self { fleet, ledger, store, owner, other }
+        recorder.clear();
+        Self { fleet, recorder, store, owner, other }
     }
 
     /// A foreign reader takes the partition, and the pump of its owner has ended.
@@ -46,7 +46,7 @@ impl Fleet {
         let balanced = Self::balanced().await;
         let reader = intrude(&balanced.fleet, 50).await;
         balanced.fleet.pass(millis(10)).await;
-        assert_eq!(balanced.ledger.closings(P0), [CloseReason::Disconnected]);
+        assert_eq!(balanced.recorder.closings(P0), [CloseReason::Disconnected]);
         assert_eq!(balanced.owner_in_store().await, Some(balanced.owner.clone()), "the lease is kept");
         (balanced, reader)
     }
@@ -57,20 +57,20 @@ impl Fleet {
 
     fn was_changed(&self, reason: &ChangeReason) -> bool {
         let changed = What::Changed(reason.clone());
-        self.ledger.first(|entry| entry.partition == P0 && entry.what == changed).is_some()
+        self.recorder.first(|entry| entry.partition == P0 && entry.what == changed).is_some()
     }
 
     /// The partition goes to the other host within seconds, by no steal and no expiry, and is read there.
     async fn is_read_by_the_other_host(&self) {
-        let began = self.ledger.now();
+        let began = self.recorder.now();
         send(&self.fleet, P0, 5);
-        until_finished(&self.fleet, &self.ledger, P0, 9).await;
-        let took = self.ledger.now().since(began);
+        until_finished(&self.fleet, &self.recorder, P0, 9).await;
+        let took = self.recorder.now().since(began);
         assert!(took < seconds(12), "{took:?}");
         assert_eq!(self.owner_in_store().await, Some(self.other.clone()));
-        assert!(self.ledger.delivered_to(&self.other, P0).ends_with(&events(5, 9)));
+        assert!(self.recorder.delivered_to(&self.other, P0).ends_with(&events(5, 9)));
         for cause in [ClaimCause::Unresponsive, ClaimCause::Expired] {
-            assert!(!self.was_changed(&ChangeReason::Claimed(cause)), "{:?}", self.ledger.of(P0));
+            assert!(!self.was_changed(&ChangeReason::Claimed(cause)), "{:?}", self.recorder.of(P0));
         }
     }
 }
@@ -78,11 +78,11 @@ impl Fleet {
 #[tokio::test(start_paused = true)]
 async fn a_drained_host_gives_back_at_once_what_a_foreign_reader_took() {
     let (fleet, reader) = Fleet::displaced().await;
-    let began = fleet.ledger.now();
+    let began = fleet.recorder.now();
     fleet.fleet.admin().drain(&fleet.owner).await.unwrap();
     let released = ChangeReason::Released(ReleaseCause::Unserved);
     fleet.fleet.until("not released", || fleet.was_changed(&released)).await.unwrap();
-    let took = fleet.ledger.now().since(began);
+    let took = fleet.recorder.now().since(began);
     assert!(took < millis(500), "{took:?}");
     fleet.is_read_by_the_other_host().await;
     drop(reader);
@@ -92,9 +92,9 @@ async fn a_drained_host_gives_back_at_once_what_a_foreign_reader_took() {
 async fn a_host_that_stops_gives_back_what_a_foreign_reader_took() {
     let (mut fleet, reader) = Fleet::displaced().await;
     let owner = fleet.owner.clone();
-    let began = fleet.ledger.now();
+    let began = fleet.recorder.now();
     let report = fleet.fleet.stop(&owner).await;
-    let took = fleet.ledger.now().since(began);
+    let took = fleet.recorder.now().since(began);
     assert!(took < seconds(2), "{took:?}");
     assert!(report.abandoned.is_empty(), "{report}");
     assert_ne!(fleet.owner_in_store().await, Some(owner));
@@ -110,10 +110,10 @@ async fn a_drained_host_hands_over_a_held_partition_that_a_foreign_reader_took()
     let reader = intrude(&fleet.fleet, 50).await;
     fleet.fleet.pass(seconds(10)).await;
     assert_eq!(fleet.fleet.snapshot(&fleet.owner).partitions[0].state, PumpState::Paused);
-    assert!(fleet.ledger.closings(P0).is_empty(), "a held partition reads nothing, and notices nothing");
+    assert!(fleet.recorder.closings(P0).is_empty(), "a held partition reads nothing, and notices nothing");
     fleet.fleet.admin().drain(&fleet.owner).await.unwrap();
     fleet.is_read_by_the_other_host().await;
-    assert_eq!(fleet.ledger.closings(P0).first(), Some(&CloseReason::Handover));
+    assert_eq!(fleet.recorder.closings(P0).first(), Some(&CloseReason::Handover));
     drop(reader);
 }
 
@@ -132,9 +132,9 @@ async fn a_host_that_cannot_hear_of_its_drain_takes_the_partition_back_and_hands
     fleet.store.trouble(Op::Heartbeat, Trouble::Fails);
     fleet.fleet.admin().drain(&fleet.owner).await.unwrap();
     send(&fleet.fleet, P0, 5);
-    until_finished(&fleet.fleet, &fleet.ledger, P0, 9).await;
-    assert!(fleet.ledger.delivered_to(&fleet.owner, P0).ends_with(&events(5, 9)), "only heartbeats fail");
-    assert!(fleet.ledger.context(P0).epoch() > Epoch::from_stored(50));
+    until_finished(&fleet.fleet, &fleet.recorder, P0, 9).await;
+    assert!(fleet.recorder.delivered_to(&fleet.owner, P0).ends_with(&events(5, 9)), "only heartbeats fail");
+    assert!(fleet.recorder.context(P0).epoch() > Epoch::from_stored(50));
     fleet.store.heal();
     fleet
         .fleet

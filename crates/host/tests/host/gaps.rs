@@ -1,7 +1,7 @@
 //! Tests of gaps in a log: every event is delivered, and many gaps flood neither the log output nor the
 //! processor.
 
-use crate::common::action_recorder::{Ledger, P0, What, seconds, send, start, until_finished};
+use crate::common::action_recorder::{ActionRecorder, P0, What, seconds, send, start, until_finished};
 use crate::recording_processor::{Call, Recorder};
 use ephor::{EventProcessorOptions, OnInvalidPosition};
 use ephor_testkit::TestFleet;
@@ -18,54 +18,54 @@ fn send_with_gaps(fleet: &TestFleet, events: u64) {
     send(fleet, P0, 1);
 }
 
-fn told(ledger: &Ledger) -> usize {
-    ledger.of(P0).iter().filter(|entry| matches!(entry.what, What::Told(_))).count()
+fn told(recorder: &ActionRecorder) -> usize {
+    recorder.of(P0).iter().filter(|entry| matches!(entry.what, What::Told(_))).count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_gaps_are_summarised() {
     for on_invalid_position in [OnInvalidPosition::Earliest, OnInvalidPosition::Latest] {
-        let (mut fleet, ledger) = Ledger::with_fleet(1);
+        let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
         send_with_gaps(&fleet, 50);
-        let options = EventProcessorOptions { on_invalid_position, ..ledger.options() };
-        start(&mut fleet, "a", options, &ledger.scribe()).await;
-        until_finished(&fleet, &ledger, P0, 150).await;
+        let options = EventProcessorOptions { on_invalid_position, ..recorder.options() };
+        start(&mut fleet, "a", options, &recorder.scribe()).await;
+        until_finished(&fleet, &recorder, P0, 150).await;
         fleet.pass(seconds(120)).await;
-        assert_eq!(ledger.delivered(P0), (0..=50).map(|n| n * 3).collect::<Vec<u64>>());
-        let reports = ledger.reports("Partition");
+        assert_eq!(recorder.delivered(P0), (0..=50).map(|n| n * 3).collect::<Vec<u64>>());
+        let reports = recorder.reports("Partition");
         assert_eq!(reports.len(), BOUND, "{reports:#?}");
         let summary = &reports[BOUND - 1].text;
         assert!(summary.contains("80 more events are gone in 40 gaps from 31 to 149"), "{summary}");
-        assert_eq!(told(&ledger), BOUND, "the processor hears the same");
+        assert_eq!(told(&recorder), BOUND, "the processor hears the same");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_gaps_go_on_only_summaries_come_and_none_is_left_unreported_at_the_end() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     send(&fleet, P0, 1);
     let mut last = 0;
     for _ in 0..10 {
         send_with_gaps(&fleet, 20);
         last += 61;
-        until_finished(&fleet, &ledger, P0, last).await;
+        until_finished(&fleet, &recorder, P0, last).await;
         fleet.pass(seconds(20)).await;
     }
-    let reports = ledger.reports("Partition");
+    let reports = recorder.reports("Partition");
     let of_gaps = |text: &str| text.contains("gone");
     let before = reports.iter().filter(|report| of_gaps(&report.text)).count();
     assert!(before <= BOUND + 3, "{reports:#?}");
     fleet.stop("a").await;
-    let all: Vec<String> = ledger.reports("Partition").into_iter().map(|report| report.text).collect();
+    let all: Vec<String> = recorder.reports("Partition").into_iter().map(|report| report.text).collect();
     let gone: u64 = all.iter().filter(|text| of_gaps(text)).map(|text| number_before(text)).sum();
     assert_eq!(gone, 10 * 20 * 2, "{all:#?}");
     // The next owner names single ones again.
-    ledger.clear();
-    start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+    recorder.clear();
+    start(&mut fleet, "b", recorder.options(), &recorder.scribe()).await;
     send_with_gaps(&fleet, 1);
-    until_finished(&fleet, &ledger, P0, last + 4).await;
-    let reports = ledger.reports("Partition");
+    until_finished(&fleet, &recorder, P0, last + 4).await;
+    let reports = recorder.reports("Partition");
     assert!(reports.iter().any(|report| report.text.contains("2 events are gone")), "{reports:#?}");
 }
 

@@ -48,7 +48,7 @@ async fn a_host_administers_its_own_group() {
     assert_eq!(admin.hosts().await.unwrap()[0].record.id, host.snapshot().unwrap().host);
     admin.seek(&[], &SeekTo::Earliest, SeekMode::Apply).await.unwrap();
     let history = admin.history(None, 10).await.unwrap();
-    let sought = ChangeReason::Sought { by: "ada".into() };
+    let sought = ChangeReason::Seek { by: "ada".into() };
     assert!(history.iter().any(|change| change.reason == sought), "{history:?}");
 }
 

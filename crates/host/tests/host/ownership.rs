@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ephor::PartitionId;
 use ephor_testkit::TestFleet;
 
-use crate::common::action_recorder::{Ledger, What, millis, seconds, start};
+use crate::common::action_recorder::{ActionRecorder, What, millis, seconds, start};
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 
 #[tokio::test(start_paused = true)]
@@ -31,11 +31,11 @@ async fn load_is_shared_and_shared_again_when_a_host_dies() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_unknown_age_counts_from_the_last_view_before_it() {
     let fleet = TestFleet::new(1).unwrap();
-    let ledger = Ledger::new(&fleet);
-    let store = FaultyStore::new(Arc::new(ledger.store()));
+    let recorder = ActionRecorder::new(&fleet);
+    let store = FaultyStore::new(Arc::new(recorder.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
     store.trouble_times(Op::Claim, Trouble::LandsAndFails, 1);
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     fleet.pass(millis(100)).await;
     assert_eq!(store.calls(Op::Claim), 1);
     store.trouble(Op::View, Trouble::Fails);
@@ -43,6 +43,6 @@ async fn a_lease_of_unknown_age_counts_from_the_last_view_before_it() {
     store.heal();
     store.forget_ages();
     fleet.until_balanced().await.unwrap();
-    let opened = ledger.first(|entry| entry.what == What::Opened).unwrap();
+    let opened = recorder.first(|entry| entry.what == What::Opened).unwrap();
     assert_eq!(opened.epoch.get(), 2, "a lease that others may take soon is not served: {opened:?}");
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{ActionRecorder, What};
 use crate::common::action_recorder::{P0, events, millis, owner, seconds, send, start, until_finished};
-use ephor::admin::{Admin, AdminError, SeekMode, SeekOutcome, SeekTo};
+use ephor::admin::{Admin, AdminError, SeekMode, SeekStepOutcome, SeekTo};
 use ephor::environment::{Environment, TaskHandle};
 use ephor::memory::{MemoryStore, StoreEvent};
 use ephor::{
@@ -16,91 +16,91 @@ use ephor::{
 };
 use ephor_testkit::TestFleet;
 
-fn handed_over_to(ledger: &Ledger, host: &str) -> bool {
+fn handed_over_to(recorder: &ActionRecorder, host: &str) -> bool {
     let handed_over = What::Changed(ChangeReason::HandedOver);
-    ledger.first(|entry| entry.host == host && entry.what == handed_over).is_some()
+    recorder.first(|entry| entry.host == host && entry.what == handed_over).is_some()
 }
 
-fn without_wakes(partitions: u32) -> (TestFleet, Ledger) {
+fn without_wakes(partitions: u32) -> (TestFleet, ActionRecorder) {
     let fleet = TestFleet::new(partitions).unwrap();
-    let ledger = Ledger::new(&fleet);
-    let store = ledger.store().without_wakes();
-    (fleet.with_store(Arc::new(store)), ledger)
+    let recorder = ActionRecorder::new(&fleet);
+    let store = recorder.store().without_wakes();
+    (fleet.with_store(Arc::new(store)), recorder)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_drains_for_a_host_that_left_is_not_handed_to_it_and_has_an_owner_soon() {
-    for (mut fleet, ledger) in [Ledger::with_fleet(2), without_wakes(2)] {
-        start(&mut fleet, "a", ledger.options(), &ledger.scribe().taking(seconds(25))).await;
+    for (mut fleet, recorder) in [ActionRecorder::with_fleet(2), without_wakes(2)] {
+        start(&mut fleet, "a", recorder.options(), &recorder.scribe().taking(seconds(25))).await;
         fleet.until_balanced().await.unwrap();
         for partition in [0, 1].map(PartitionId) {
             send(&fleet, partition, 1);
         }
         fleet.pass(seconds(1)).await;
-        start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+        start(&mut fleet, "b", recorder.options(), &recorder.scribe()).await;
         fleet.pass(seconds(9)).await;
         let hosts = fleet.admin().hosts().await.unwrap();
         let giver = hosts.iter().find(|entry| entry.record.id.name.as_str() == "a").unwrap();
         assert_eq!(giver.record.answers.len(), 1, "it drains for b");
         let draining = giver.record.answers[0].partition;
         fleet.stop("b").await;
-        assert_eq!(ledger.finished(draining), [], "the call still runs");
+        assert_eq!(recorder.finished(draining), [], "the call still runs");
 
-        until_finished(&fleet, &ledger, draining, 0).await;
+        until_finished(&fleet, &recorder, draining, 0).await;
         fleet.pass(seconds(3)).await;
         assert_eq!(owner(&fleet, draining).await.as_deref(), Some("a"), "not b, and not after a lease");
         send(&fleet, draining, 1);
-        until_finished(&fleet, &ledger, draining, 1).await;
-        assert_eq!(ledger.delivered(draining), [0, 1]);
-        assert!(!ledger.entries().iter().any(|entry| entry.host == "b"), "b never had anything");
+        until_finished(&fleet, &recorder, draining, 1).await;
+        assert_eq!(recorder.delivered(draining), [0, 1]);
+        assert!(!recorder.entries().iter().any(|entry| entry.host == "b"), "b never had anything");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_closes_for_a_host_that_left_is_not_handed_to_it_either() {
-    let (mut fleet, ledger) = Ledger::with_fleet(2);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(2);
     let environment = fleet.environment();
-    let slow_to_close = ledger.scribe().closing(move |_, _| {
+    let slow_to_close = recorder.scribe().closing(move |_, _| {
         let done = environment.sleep_until(environment.now() + seconds(20));
         async move {
             done.await;
             Ok(())
         }
     });
-    start(&mut fleet, "a", ledger.options(), &slow_to_close).await;
+    start(&mut fleet, "a", recorder.options(), &slow_to_close).await;
     fleet.until_balanced().await.unwrap();
-    start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
-    let closing = || ledger.first(|entry| entry.what == What::Closing(CloseReason::Handover));
+    start(&mut fleet, "b", recorder.options(), &recorder.scribe()).await;
+    let closing = || recorder.first(|entry| entry.what == What::Closing(CloseReason::Handover));
     fleet.until("nothing closes", || closing().is_some()).await.unwrap();
     let moving = closing().unwrap().partition;
     fleet.pass(seconds(2)).await;
     fleet.stop("b").await;
-    let closed = || ledger.first(|entry| entry.what == What::Closed(CloseReason::Handover)).is_some();
+    let closed = || recorder.first(|entry| entry.what == What::Closed(CloseReason::Handover)).is_some();
     assert!(!closed(), "b left before");
     fleet.until("it does not close", closed).await.unwrap();
     fleet.pass(seconds(3)).await;
     assert_eq!(owner(&fleet, moving).await.as_deref(), Some("a"));
-    assert!(!ledger.entries().iter().any(|entry| entry.host == "b"), "b never had anything");
+    assert!(!recorder.entries().iter().any(|entry| entry.host == "b"), "b never had anything");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_right_after_a_handover_to_us_leaves_nothing_that_is_ours() {
     // Nothing wakes the receiver: it learns of the handover by its next scan, and is stopped before
     // that.
-    let (mut fleet, ledger) = without_wakes(2);
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    let (mut fleet, recorder) = without_wakes(2);
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     fleet.until_balanced().await.unwrap();
-    start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
-    fleet.until("nothing is handed over", || handed_over_to(&ledger, "b")).await.unwrap();
+    start(&mut fleet, "b", recorder.options(), &recorder.scribe()).await;
+    fleet.until("nothing is handed over", || handed_over_to(&recorder, "b")).await.unwrap();
     assert!(fleet.snapshot("b").partitions.is_empty(), "b does not know yet");
     let report = fleet.stop("b").await;
     assert!(report.is_clean(), "{report}");
     for partition in [0, 1].map(PartitionId) {
         assert_ne!(owner(&fleet, partition).await.as_deref(), Some("b"), "{partition}");
     }
-    let began = ledger.now();
+    let began = recorder.now();
     fleet.until_balanced().await.unwrap();
-    let took = ledger.now().since(began);
+    let took = recorder.now().since(began);
     assert!(took <= seconds(6), "{took:?}: a slow scan, and not a lease");
 }
 
@@ -149,7 +149,7 @@ const THE_PUMP: usize = 3;
 async fn a_pause_around_the_claim_lets_nothing_through_until_it_is_over() {
     for moment in [Moment::BeforeTheStart, Moment::DuringTheClaim, Moment::WhileThePumpStarts] {
         let fleet = TestFleet::new(1).unwrap();
-        let ledger = Ledger::new(&fleet);
+        let recorder = ActionRecorder::new(&fleet);
         let paused: Arc<OnceLock<Weak<EventProcessorHost>>> = Arc::default();
         let pause = {
             let host = paused.clone();
@@ -174,7 +174,7 @@ async fn a_pause_around_the_claim_lets_nothing_through_until_it_is_over() {
         let store = MemoryStore::new(fleet.environment()).with_observer(Arc::new(observer));
         let environment =
             Spawning { inner: fleet.environment(), spawned: AtomicUsize::new(0), tell: Arc::new(tell) };
-        let scribe = ledger.scribe();
+        let scribe = recorder.scribe();
         let host = EventProcessorHost::builder(fleet.hub().clone(), store)
             .environment(Arc::new(environment))
             .processor(move |_| scribe.clone())
@@ -189,42 +189,42 @@ async fn a_pause_around_the_claim_lets_nothing_through_until_it_is_over() {
         fleet.pass(seconds(60)).await;
         let owned = host.snapshot().unwrap().partitions;
         assert_eq!((owned.len(), owned[0].state), (1, PumpState::Paused), "{moment:?}");
-        assert_eq!(ledger.delivered(P0), [], "{moment:?}");
+        assert_eq!(recorder.delivered(P0), [], "{moment:?}");
         host.resume(P0);
         fleet.pass(millis(10)).await;
-        assert_eq!(ledger.finished(P0), events(0, 2), "{moment:?}");
+        assert_eq!(recorder.finished(P0), events(0, 2), "{moment:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_is_in_use_if_its_host_lives_and_not_if_it_crashed() {
-    let (mut fleet, ledger) = Ledger::with_fleet(2);
-    start(&mut fleet, "fixed", ledger.options(), &ledger.scribe()).await;
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(2);
+    start(&mut fleet, "fixed", recorder.options(), &recorder.scribe()).await;
     fleet.pass(seconds(25)).await;
     fleet.kill("fixed");
-    start(&mut fleet, "fixed", ledger.options(), &ledger.scribe()).await;
+    start(&mut fleet, "fixed", recorder.options(), &recorder.scribe()).await;
     fleet.pass(millis(200)).await;
     let records = fleet.admin().hosts().await.unwrap();
     assert_eq!(records.len(), 2, "the record of the dead one is still there");
     fleet.pass(seconds(120)).await;
     assert_eq!(fleet.snapshot("fixed").partitions.len(), 2);
-    assert!(ledger.all_reports().is_empty(), "{:?}", ledger.all_reports());
+    assert!(recorder.all_reports().is_empty(), "{:?}", recorder.all_reports());
 
-    let scribe = ledger.scribe();
+    let scribe = recorder.scribe();
     let twin = EventProcessorHost::builder(fleet.hub().clone(), fleet.store().clone())
         .environment(fleet.environment())
         .host_name("fixed")
-        .options(ledger.options())
+        .options(recorder.options())
         .processor(move |_| scribe.clone())
         .unwrap();
     twin.start().await.unwrap();
     fleet.pass(seconds(60)).await;
-    assert_eq!(ledger.reports("NameInUse").len(), 2, "each of the two, once");
+    assert_eq!(recorder.reports("NameInUse").len(), 2, "each of the two, once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_needs_a_checkpoint_to_start_from_and_says_in_words_what_it_does() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     send(&fleet, P0, 10);
     for mode in [SeekMode::DryRun, SeekMode::Apply] {
         let error = fleet.admin().seek(&[], &SeekTo::By(-1), mode).await.unwrap_err();
@@ -235,14 +235,14 @@ async fn a_step_needs_a_checkpoint_to_start_from_and_says_in_words_what_it_does(
         steps[0].to_string(),
         "partition 0: no checkpoint -> at sequence number 10, 10 events skipped"
     );
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
     fleet.stop("a").await;
     let words = "partition 0: after sequence number 9 -> at sequence number 7, 3 events repeated";
     let steps = fleet.admin().seek(&[P0], &SeekTo::By(-3), SeekMode::DryRun).await.unwrap();
     assert_eq!(steps[0].to_string(), words);
     let steps = fleet.admin().seek(&[P0], &SeekTo::By(-3), SeekMode::Apply).await.unwrap();
-    let Some(SeekOutcome::Done(epoch)) = steps[0].outcome else { panic!("{steps:?}") };
+    let Some(SeekStepOutcome::Done(epoch)) = steps[0].outcome else { panic!("{steps:?}") };
     assert_eq!(steps[0].to_string(), format!("{words}, done in epoch {epoch}"));
 }
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::action_recorder::{Entry, Ledger, Scribe, What};
+use crate::common::action_recorder::{ActionRecorder, Entry, Scribe, What};
 use crate::common::action_recorder::{
     P0, events, millis, seconds, send, start, stored_sequence, until_finished,
 };
@@ -15,16 +15,20 @@ use ephor_testkit::TestFleet;
 const SPACING: Duration = Duration::from_millis(100);
 
 /// One event at a time, with checkpoints by hand.
-fn manual(ledger: &Ledger) -> EventProcessorOptions {
+fn manual(recorder: &ActionRecorder) -> EventProcessorOptions {
     let checkpoint = CheckpointPolicy::manual().spaced(SPACING);
-    EventProcessorOptions { checkpoint, max_batch_size: 1, ..ledger.options() }
+    EventProcessorOptions { checkpoint, max_batch_size: 1, ..recorder.options() }
 }
 
 /// Takes this long for each event, and then writes a checkpoint; the results are kept.
-fn eager(fleet: &TestFleet, ledger: &Ledger, each: Duration) -> (Scribe, Arc<Mutex<Vec<Checkpointed>>>) {
+fn eager(
+    fleet: &TestFleet,
+    recorder: &ActionRecorder,
+    each: Duration,
+) -> (Scribe, Arc<Mutex<Vec<Checkpointed>>>) {
     let (environment, answers) = (fleet.environment(), Arc::<Mutex<Vec<Checkpointed>>>::default());
     let log = answers.clone();
-    let scribe = ledger.scribe().working(move |context, _| {
+    let scribe = recorder.scribe().working(move |context, _| {
         let (done, log) = (environment.sleep_until(environment.now() + each), log.clone());
         async move {
             done.await;
@@ -36,20 +40,20 @@ fn eager(fleet: &TestFleet, ledger: &Ledger, each: Duration) -> (Scribe, Arc<Mut
     (scribe, answers)
 }
 
-fn saves(ledger: &Ledger) -> Vec<Entry> {
-    ledger.of(P0).into_iter().filter(|entry| matches!(entry.what, What::Saved(_))).collect()
+fn saves(recorder: &ActionRecorder) -> Vec<Entry> {
+    recorder.of(P0).into_iter().filter(|entry| matches!(entry.what, What::Saved(_))).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn checkpoints_for_every_event_cost_the_store_no_more_than_their_rate_and_the_last_is_written() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let (scribe, answers) = eager(&fleet, &ledger, millis(3));
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let (scribe, answers) = eager(&fleet, &recorder, millis(3));
     send(&fleet, P0, 1_000);
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    until_finished(&fleet, &ledger, P0, 999).await;
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    until_finished(&fleet, &recorder, P0, 999).await;
     fleet.pass(SPACING).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(999));
-    let saves = saves(&ledger);
+    let saves = saves(&recorder);
     let apart: Vec<_> = saves.windows(2).map(|pair| pair[1].at.since(pair[0].at)).collect();
     assert!(apart.iter().all(|apart| *apart >= SPACING), "{apart:?}");
     // 1,000 events of 3 ms take three seconds: about thirty turns, all of which are used.
@@ -62,43 +66,43 @@ async fn checkpoints_for_every_event_cost_the_store_no_more_than_their_rate_and_
 
 #[tokio::test(start_paused = true)]
 async fn checkpoints_far_apart_are_written_by_whoever_asks() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let (scribe, answers) = eager(&fleet, &ledger, millis(150));
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let (scribe, answers) = eager(&fleet, &recorder, millis(150));
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
-    assert_eq!(ledger.saved(P0), events(0, 9));
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
+    assert_eq!(recorder.saved(P0), events(0, 9));
     assert!(answers.lock().unwrap().iter().all(|answer| matches!(answer, Checkpointed::Saved(_))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_is_spaced_out_too() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     let checkpoint = CheckpointPolicy::every_events(1).spaced(seconds(2));
-    let options = EventProcessorOptions { checkpoint, max_batch_size: 1, ..ledger.options() };
+    let options = EventProcessorOptions { checkpoint, max_batch_size: 1, ..recorder.options() };
     send(&fleet, P0, 100);
-    start(&mut fleet, "a", options, &ledger.scribe().taking(millis(50))).await;
-    until_finished(&fleet, &ledger, P0, 99).await;
+    start(&mut fleet, "a", options, &recorder.scribe().taking(millis(50))).await;
+    until_finished(&fleet, &recorder, P0, 99).await;
     fleet.pass(seconds(3)).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(99), "also when no event follows");
-    let saves = saves(&ledger);
+    let saves = saves(&recorder);
     assert!(saves.windows(2).all(|pair| pair[1].at.since(pair[0].at) >= seconds(2)));
-    assert!((3..=5).contains(&saves.len()), "{:?}", ledger.saved(P0));
+    assert!((3..=5).contains(&saves.len()), "{:?}", recorder.saved(P0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_written_before_the_partition_is_released() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let (scribe, _) = eager(&fleet, &ledger, millis(1));
-    let mut options = manual(&ledger);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let (scribe, _) = eager(&fleet, &recorder, millis(1));
+    let mut options = manual(&recorder);
     options.checkpoint.spacing = seconds(3_600);
     send(&fleet, P0, 10);
     start(&mut fleet, "a", options, &scribe).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
-    assert_eq!(ledger.saved(P0), [0]);
+    until_finished(&fleet, &recorder, P0, 9).await;
+    assert_eq!(recorder.saved(P0), [0]);
     let report = fleet.stop("a").await;
     assert!(report.is_clean(), "{report}");
-    let last: Vec<What> = ledger.of(P0).into_iter().map(|entry| entry.what).collect();
+    let last: Vec<What> = recorder.of(P0).into_iter().map(|entry| entry.what).collect();
     let saved = last.iter().position(|what| *what == What::Saved(Some(9))).expect("it was written");
     let released = last.iter().rposition(|what| matches!(what, What::Changed(_))).unwrap();
     assert!(saved < released, "{last:?}");
@@ -106,56 +110,56 @@ async fn what_waits_is_written_before_the_partition_is_released() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_written_although_close_failed() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let (scribe, _) = eager(&fleet, &ledger, millis(1));
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let (scribe, _) = eager(&fleet, &recorder, millis(1));
     let scribe = scribe.closing(|_, _| async { Err("the sink is gone".into()) });
-    let mut options = manual(&ledger);
+    let mut options = manual(&recorder);
     options.checkpoint.spacing = seconds(3_600);
     send(&fleet, P0, 10);
     start(&mut fleet, "a", options, &scribe).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
     fleet.stop("a").await;
-    assert_eq!(ledger.saved(P0), [0, 9]);
+    assert_eq!(recorder.saved(P0), [0, 9]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_written_while_a_long_call_goes_on() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let scribe = ledger.scribe().working(|context, batch| async move {
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let scribe = recorder.scribe().working(|context, batch| async move {
         for event in &batch[..5] {
             context.checkpoint_at(event).await?;
         }
         std::future::pending().await
     });
     send(&fleet, P0, 10);
-    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&ledger) };
+    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&recorder) };
     start(&mut fleet, "a", options, &scribe).await;
-    fleet.until("the first is not written", || ledger.saved(P0) == [0]).await.unwrap();
+    fleet.until("the first is not written", || recorder.saved(P0) == [0]).await.unwrap();
     fleet.pass(SPACING * 2).await;
-    assert_eq!(ledger.saved(P0), [0, 4], "of those that waited, the furthest");
+    assert_eq!(recorder.saved(P0), [0, 4], "of those that waited, the furthest");
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_asks_for_less_than_what_waits_takes_nothing_back() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let scribe = ledger.scribe().working(|context, batch| async move {
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let scribe = recorder.scribe().working(|context, batch| async move {
         for index in [0, 7, 3] {
             context.checkpoint_at(&batch[index]).await?;
         }
         std::future::pending().await
     });
     send(&fleet, P0, 10);
-    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&ledger) };
+    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&recorder) };
     start(&mut fleet, "a", options, &scribe).await;
-    fleet.until("the first is not written", || ledger.saved(P0) == [0]).await.unwrap();
+    fleet.until("the first is not written", || recorder.saved(P0) == [0]).await.unwrap();
     fleet.pass(SPACING * 3).await;
-    assert_eq!(ledger.saved(P0), [0, 7]);
+    assert_eq!(recorder.saved(P0), [0, 7]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn flush_writes_what_waits_now() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let scribe = ledger.scribe().working(|context, batch| async move {
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let scribe = recorder.scribe().working(|context, batch| async move {
         assert_eq!(context.flush().await?, Checkpointed::Nothing);
         context.checkpoint_at(&batch[0]).await?;
         assert!(matches!(context.flush().await?, Checkpointed::Unchanged(_)), "nothing waits");
@@ -164,47 +168,47 @@ async fn flush_writes_what_waits_now() {
         std::future::pending().await
     });
     send(&fleet, P0, 10);
-    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&ledger) };
+    let options = EventProcessorOptions { max_batch_size: 10, ..manual(&recorder) };
     start(&mut fleet, "a", options, &scribe).await;
-    fleet.until("no flush", || ledger.saved(P0).len() == 2).await.unwrap();
-    assert_eq!(ledger.saved(P0), [0, 4]);
+    fleet.until("no flush", || recorder.saved(P0).len() == 2).await.unwrap();
+    assert_eq!(recorder.saved(P0), [0, 4]);
     fleet.pass(seconds(1)).await;
-    assert_eq!(ledger.saved(P0), [0, 4], "and it is not written again");
-    assert!(ledger.all_reports().is_empty(), "{:?}", ledger.all_reports());
+    assert_eq!(recorder.saved(P0), [0, 4], "and it is not written again");
+    assert!(recorder.all_reports().is_empty(), "{:?}", recorder.all_reports());
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_dies_before_its_turn_repeats_what_waited() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
-    let (scribe, _) = eager(&fleet, &ledger, millis(1));
-    let mut options = manual(&ledger);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
+    let (scribe, _) = eager(&fleet, &recorder, millis(1));
+    let mut options = manual(&recorder);
     options.checkpoint.spacing = seconds(3_600);
     send(&fleet, P0, 10);
     start(&mut fleet, "a", options, &scribe).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
     fleet.kill("a");
     fleet.pass(seconds(7_200)).await;
-    assert_eq!(ledger.saved(P0), [0], "the dead write nothing");
-    start(&mut fleet, "b", manual(&ledger), &ledger.scribe()).await;
-    fleet.until("b got less", || ledger.delivered_to("b", P0) == events(1, 9)).await.unwrap();
+    assert_eq!(recorder.saved(P0), [0], "the dead write nothing");
+    start(&mut fleet, "b", manual(&recorder), &recorder.scribe()).await;
+    fleet.until("b got less", || recorder.delivered_to("b", P0) == events(1, 9)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_could_not_be_written_in_its_turn_is_tried_again() {
     let fleet = TestFleet::new(1).unwrap();
-    let ledger = Ledger::new(&fleet);
-    let store = FaultyStore::new(Arc::new(ledger.store()));
+    let recorder = ActionRecorder::new(&fleet);
+    let store = FaultyStore::new(Arc::new(recorder.store()));
     let mut fleet = fleet.with_store(Arc::new(store.clone()));
-    let (scribe, _) = eager(&fleet, &ledger, millis(1));
+    let (scribe, _) = eager(&fleet, &recorder, millis(1));
     send(&fleet, P0, 10);
-    start(&mut fleet, "a", manual(&ledger), &scribe).await;
-    fleet.until("the first is not written", || ledger.saved(P0) == [0]).await.unwrap();
+    start(&mut fleet, "a", manual(&recorder), &scribe).await;
+    fleet.until("the first is not written", || recorder.saved(P0) == [0]).await.unwrap();
     store.trouble(Op::Save, Trouble::Fails);
-    until_finished(&fleet, &ledger, P0, 9).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
     fleet.pass(seconds(5)).await;
-    assert_eq!(ledger.saved(P0), [0]);
-    assert!(!ledger.reports("Store").is_empty(), "the host says what is wrong");
+    assert_eq!(recorder.saved(P0), [0]);
+    assert!(!recorder.reports("Store").is_empty(), "the host says what is wrong");
     store.heal();
     fleet.pass(seconds(2)).await;
-    assert_eq!(ledger.saved(P0), [0, 9]);
+    assert_eq!(recorder.saved(P0), [0, 9]);
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::common::action_recorder::{
-    Ledger, P0, events, seconds, send, start, stored, stored_sequence, until_finished,
+    ActionRecorder, P0, events, seconds, send, start, stored, stored_sequence, until_finished,
 };
 use crate::common::faulty_store::{FaultyStore, Op, Trouble};
 use crate::positions_gone::save_by_other_means;
@@ -17,81 +17,81 @@ use ephor_core::checkpoint::Position;
 use ephor_testkit::TestFleet;
 
 /// A host that writes a checkpoint for every event has finished ten of them.
-async fn ten_are_finished(on_invalid_position: OnInvalidPosition) -> (TestFleet, Ledger) {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+async fn ten_are_finished(on_invalid_position: OnInvalidPosition) -> (TestFleet, ActionRecorder) {
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     let checkpoint = CheckpointPolicy::every_events(1);
-    let options = EventProcessorOptions { checkpoint, on_invalid_position, ..ledger.options() };
-    start(&mut fleet, "a", options, &ledger.scribe()).await;
+    let options = EventProcessorOptions { checkpoint, on_invalid_position, ..recorder.options() };
+    start(&mut fleet, "a", options, &recorder.scribe()).await;
     send(&fleet, P0, 10);
-    until_finished(&fleet, &ledger, P0, 9).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
     fleet.pass(seconds(1)).await;
-    ledger.clear();
-    (fleet, ledger)
+    recorder.clear();
+    (fleet, recorder)
 }
 
-fn position_gone_reports(ledger: &Ledger) -> Vec<String> {
-    let reports = ledger.reports("Partition").into_iter().map(|report| report.text);
+fn position_gone_reports(recorder: &ActionRecorder) -> Vec<String> {
+    let reports = recorder.reports("Partition").into_iter().map(|report| report.text);
     reports.filter(|text| !text.contains("could not be read")).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn properties_that_lag_behind_the_receivers_repeat_nothing() {
-    let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Earliest).await;
+    let (fleet, recorder) = ten_are_finished(OnInvalidPosition::Earliest).await;
     fleet.hub().hold_properties(true);
     send(&fleet, P0, 5);
-    until_finished(&fleet, &ledger, P0, 14).await;
+    until_finished(&fleet, &recorder, P0, 14).await;
     fleet.hub().disconnect(P0).unwrap();
     fleet.pass(seconds(20)).await;
     fleet.hub().hold_properties(false);
     fleet.pass(seconds(60)).await;
     send(&fleet, P0, 2);
-    until_finished(&fleet, &ledger, P0, 16).await;
-    assert_eq!(ledger.delivered(P0), events(10, 16), "each of them once");
-    assert_eq!(position_gone_reports(&ledger), [""; 0]);
+    until_finished(&fleet, &recorder, P0, 16).await;
+    assert_eq!(recorder.delivered(P0), events(10, 16), "each of them once");
+    assert_eq!(position_gone_reports(&recorder), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_host_whose_checkpoint_is_ahead_of_lagging_properties_starts_behind_it() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     fleet.hub().hold_properties(true);
     send(&fleet, P0, 5);
     let log = fleet.hub().hub_properties().await.unwrap().log;
     save_by_other_means(&fleet, 4, log).await;
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     fleet.pass(seconds(15)).await;
     send(&fleet, P0, 1);
-    until_finished(&fleet, &ledger, P0, 5).await;
-    assert_eq!(ledger.delivered(P0), [5]);
+    until_finished(&fleet, &recorder, P0, 5).await;
+    assert_eq!(recorder.delivered(P0), [5]);
     fleet.pass(seconds(300)).await;
-    assert_eq!(ledger.delivered(P0), [5], "an event that came is proof that the position is there");
-    assert_eq!(position_gone_reports(&ledger), [""; 0]);
+    assert_eq!(recorder.delivered(P0), [5], "an event that came is proof that the position is there");
+    assert_eq!(position_gone_reports(&recorder), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_power_failure_that_lost_what_was_read_does_not_repeat_the_log() {
-    let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Earliest).await;
+    let (fleet, recorder) = ten_are_finished(OnInvalidPosition::Earliest).await;
     // Events 6 to 9 are lost, and the numbers 10 to 13 will never be used.
     fleet.hub().lose_power(|_| 4);
     fleet.pass(seconds(120)).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(9), "{:?}", stored(&fleet, P0).await);
-    assert_eq!(position_gone_reports(&ledger), [""; 0]);
+    assert_eq!(position_gone_reports(&recorder), [""; 0]);
     send(&fleet, P0, 3);
-    until_finished(&fleet, &ledger, P0, 16).await;
-    assert_eq!(ledger.delivered(P0), events(14, 16));
-    let reports = position_gone_reports(&ledger);
+    until_finished(&fleet, &recorder, P0, 16).await;
+    assert_eq!(recorder.delivered(P0), events(14, 16));
+    let reports = position_gone_reports(&recorder);
     assert!(reports.len() == 1 && reports[0].contains("4 events are gone"), "{reports:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_in_the_middle_of_a_batch_is_told_before_what_follows() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     send(&fleet, P0, 5);
     fleet.hub().lose_power(|_| 2);
     send(&fleet, P0, 3);
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
-    until_finished(&fleet, &ledger, P0, 9).await;
-    assert_eq!(ledger.delivered(P0), [0, 1, 2, 7, 8, 9]);
-    let reports = position_gone_reports(&ledger);
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
+    until_finished(&fleet, &recorder, P0, 9).await;
+    assert_eq!(recorder.delivered(P0), [0, 1, 2, 7, 8, 9]);
+    let reports = position_gone_reports(&recorder);
     let words = "4 events are gone (removed, damaged, or their numbers were never used): \
                  reading should go on at 3, and the next event is 7";
     assert!(reports.len() == 1 && reports[0].contains(words), "{reports:?}");
@@ -99,27 +99,27 @@ async fn what_is_missing_in_the_middle_of_a_batch_is_told_before_what_follows() 
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_lags_behind_the_receivers_does_not_lead_back() {
-    let (fleet, ledger) = ten_are_finished(OnInvalidPosition::Latest).await;
+    let (fleet, recorder) = ten_are_finished(OnInvalidPosition::Latest).await;
     fleet.hub().hold_properties(true);
     send(&fleet, P0, 5);
-    until_finished(&fleet, &ledger, P0, 14).await;
+    until_finished(&fleet, &recorder, P0, 14).await;
     fleet.hub().lose_power(|_| 2);
     send(&fleet, P0, 2);
     fleet.pass(seconds(20)).await;
     fleet.hub().hold_properties(false);
     send(&fleet, P0, 1);
-    until_finished(&fleet, &ledger, P0, 19).await;
-    assert_eq!(ledger.delivered(P0), events(10, 14).into_iter().chain(17..=19).collect::<Vec<_>>());
+    until_finished(&fleet, &recorder, P0, 19).await;
+    assert_eq!(recorder.delivered(P0), events(10, 14).into_iter().chain(17..=19).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_event_is_skipped_at_numbers_that_were_passed_over() {
-    let (mut fleet, ledger) = ten_are_finished(OnInvalidPosition::Latest).await;
+    let (mut fleet, recorder) = ten_are_finished(OnInvalidPosition::Latest).await;
     fleet.hub().lose_power(|_| 4);
     send(&fleet, P0, 3);
-    until_finished(&fleet, &ledger, P0, 16).await;
-    assert_eq!(ledger.delivered(P0), events(14, 16), "the position lies inside the log");
-    let reports = position_gone_reports(&ledger);
+    until_finished(&fleet, &recorder, P0, 16).await;
+    assert_eq!(recorder.delivered(P0), events(14, 16), "the position lies inside the log");
+    let reports = position_gone_reports(&recorder);
     assert!(reports.len() == 1 && reports[0].contains("4 events are gone"), "{reports:?}");
     assert!(reports[0].ends_with("; reading goes on at 14"), "{reports:?}");
     // Neither by whoever comes next.
@@ -128,44 +128,44 @@ async fn no_event_is_skipped_at_numbers_that_were_passed_over() {
     fleet.hub().lose_power(|_| 2);
     send(&fleet, P0, 1);
     let options =
-        EventProcessorOptions { on_invalid_position: OnInvalidPosition::Latest, ..ledger.options() };
-    ledger.clear();
-    start(&mut fleet, "b", options, &ledger.scribe()).await;
-    until_finished(&fleet, &ledger, P0, 19).await;
-    assert_eq!(ledger.delivered(P0), [19]);
-    assert_eq!(position_gone_reports(&ledger).len(), 1);
+        EventProcessorOptions { on_invalid_position: OnInvalidPosition::Latest, ..recorder.options() };
+    recorder.clear();
+    start(&mut fleet, "b", options, &recorder.scribe()).await;
+    until_finished(&fleet, &recorder, P0, 19).await;
+    assert_eq!(recorder.delivered(P0), [19]);
+    assert_eq!(position_gone_reports(&recorder).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_position_that_is_refused_once_is_tried_again_before_anything_is_written() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     send(&fleet, P0, 5);
     let log = fleet.hub().hub_properties().await.unwrap().log;
     save_by_other_means(&fleet, 9, log).await;
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     fleet.pass(seconds(1)).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(9));
     // The node that refused it lagged behind the others.
     send(&fleet, P0, 6);
-    until_finished(&fleet, &ledger, P0, 10).await;
-    assert_eq!(ledger.delivered(P0), [10]);
-    assert_eq!(position_gone_reports(&ledger), [""; 0]);
+    until_finished(&fleet, &recorder, P0, 10).await;
+    assert_eq!(recorder.delivered(P0), [10]);
+    assert_eq!(position_gone_reports(&recorder), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hub_that_takes_a_position_beyond_its_end_skips_nothing() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     fleet.hub().take_any_position(true);
     send(&fleet, P0, 5);
     let log = fleet.hub().hub_properties().await.unwrap().log;
     save_by_other_means(&fleet, 100, log).await;
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     fleet.pass(seconds(20)).await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(100), "not proven yet");
-    until_finished(&fleet, &ledger, P0, 4).await;
-    assert!(ledger.now().since(ephor_core::time::Monotonic(0)) < seconds(60));
-    assert_eq!(ledger.delivered(P0), events(0, 4));
-    let reports = position_gone_reports(&ledger);
+    until_finished(&fleet, &recorder, P0, 4).await;
+    assert!(recorder.now().since(ephor_core::time::Monotonic(0)) < seconds(60));
+    assert_eq!(recorder.delivered(P0), events(0, 4));
+    let reports = position_gone_reports(&recorder);
     assert!(reports.len() == 1 && reports[0].contains("should go on at 101"), "{reports:?}");
     fleet.stop("a").await;
     assert_eq!(stored_sequence(&fleet, P0).await, Some(4));
@@ -173,17 +173,17 @@ async fn a_hub_that_takes_a_position_beyond_its_end_skips_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_wants_to_stand_still_does_so_only_on_proof() {
-    let (mut fleet, ledger) = Ledger::with_fleet(1);
+    let (mut fleet, recorder) = ActionRecorder::with_fleet(1);
     send(&fleet, P0, 5);
     let log = fleet.hub().hub_properties().await.unwrap().log;
     save_by_other_means(&fleet, 100, log).await;
-    let stop = EventProcessorOptions { on_invalid_position: OnInvalidPosition::Stop, ..ledger.options() };
-    start(&mut fleet, "a", stop, &ledger.scribe()).await;
+    let stop = EventProcessorOptions { on_invalid_position: OnInvalidPosition::Stop, ..recorder.options() };
+    start(&mut fleet, "a", stop, &recorder.scribe()).await;
     fleet.pass(seconds(1)).await;
     assert_ne!(fleet.snapshot("a").partitions[0].state, PumpState::Halted);
     fleet.pass(seconds(60)).await;
     assert_eq!(fleet.snapshot("a").partitions[0].state, PumpState::Halted);
-    assert_eq!(ledger.reports("Halted").len(), 1);
+    assert_eq!(recorder.reports("Halted").len(), 1);
     assert_eq!(stored_sequence(&fleet, P0).await, Some(100), "a person decides");
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::common::action_recorder::{Ledger, millis, seconds, send, start};
+use crate::common::action_recorder::{ActionRecorder, millis, seconds, send, start};
 use crate::common::faulty_store::{FaultyStore, Op};
 use ephor::{EventProcessorHost, PartitionId, PartitionManagerOptions};
 use ephor_testkit::{CountingStore, TestFleet};
@@ -14,7 +14,7 @@ type Calls = BTreeMap<&'static str, usize>;
 /// host owns the rest.
 async fn calls_of_a_still_host(owned: u32, partitions: u32) -> Calls {
     let mut fleet = TestFleet::new(partitions).unwrap();
-    let ledger = Ledger::new(&fleet);
+    let recorder = ActionRecorder::new(&fleet);
     let counted = CountingStore::new(fleet.store().clone());
     let manager =
         PartitionManagerOptions { max_partitions: Some(owned), ..PartitionManagerOptions::default() };
@@ -26,7 +26,7 @@ async fn calls_of_a_still_host(owned: u32, partitions: u32) -> Calls {
         .unwrap();
     host.start().await.unwrap();
     if owned < partitions {
-        start(&mut fleet, "rest", ledger.options(), &ledger.scribe()).await;
+        start(&mut fleet, "rest", recorder.options(), &recorder.scribe()).await;
     }
     let rest = (partitions - owned) as usize;
     let placed = |fleet: &TestFleet| {
@@ -76,10 +76,10 @@ async fn a_still_host_makes_as_many_calls_however_many_partitions_it_owns() {
 #[tokio::test(start_paused = true)]
 async fn events_that_are_processed_cost_no_call_until_a_checkpoint() {
     let fleet = TestFleet::new(4).unwrap();
-    let ledger = Ledger::new(&fleet);
+    let recorder = ActionRecorder::new(&fleet);
     let counted = FaultyStore::new(fleet.store().clone());
     let mut fleet = fleet.with_store(Arc::new(counted.clone()));
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     fleet.until_balanced().await.unwrap();
     fleet.pass(seconds(60)).await;
     counted.reset();
@@ -101,11 +101,11 @@ async fn events_that_are_processed_cost_no_call_until_a_checkpoint() {
 #[tokio::test(start_paused = true)]
 async fn a_host_starts_with_a_heartbeat_and_a_view_before_it_claims() {
     let fleet = TestFleet::new(4).unwrap();
-    let ledger = Ledger::new(&fleet);
+    let recorder = ActionRecorder::new(&fleet);
     let counted = FaultyStore::new(fleet.store().clone());
     counted.trouble(Op::View, crate::common::faulty_store::Trouble::Fails);
     let mut fleet = fleet.with_store(Arc::new(counted.clone()));
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     fleet.pass(seconds(20)).await;
     assert!(counted.calls(Op::Heartbeat) > 0 && counted.calls(Op::View) > 0);
     assert_eq!(counted.calls(Op::Claim), 0, "nobody claims blindly");

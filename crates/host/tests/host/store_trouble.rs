@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::common::action_recorder::{Ledger, What};
+use crate::common::action_recorder::{ActionRecorder, What};
 use crate::common::action_recorder::{
     P0, events, millis, owner, seconds, send, start, stored_sequence, until_finished,
 };
@@ -20,26 +20,26 @@ use ephor_testkit::TestFleet;
 const TROUBLES: [Trouble; 4] =
     [Trouble::Fails, Trouble::Hangs, Trouble::LandsAndFails, Trouble::LandsAndHangs];
 
-fn troubled(partitions: u32) -> (TestFleet, Ledger, FaultyStore) {
+fn troubled(partitions: u32) -> (TestFleet, ActionRecorder, FaultyStore) {
     let fleet = TestFleet::new(partitions).unwrap();
-    let ledger = Ledger::new(&fleet);
-    let store = FaultyStore::new(Arc::new(ledger.store()));
+    let recorder = ActionRecorder::new(&fleet);
+    let store = FaultyStore::new(Arc::new(recorder.store()));
     let fleet = fleet.with_store(Arc::new(store.clone()));
-    (fleet, ledger, store)
+    (fleet, recorder, store)
 }
 
 fn all(partitions: u32) -> impl Iterator<Item = PartitionId> {
     (0..partitions).map(PartitionId)
 }
 
-fn every_two(ledger: &Ledger) -> EventProcessorOptions {
-    EventProcessorOptions { checkpoint: CheckpointPolicy::every_events(2), ..ledger.options() }
+fn every_two(recorder: &ActionRecorder) -> EventProcessorOptions {
+    EventProcessorOptions { checkpoint: CheckpointPolicy::every_events(2), ..recorder.options() }
 }
 
 /// Checks that no epoch of a partition was opened twice, by any host.
-fn assert_no_epoch_is_served_twice(ledger: &Ledger) {
+fn assert_no_epoch_is_served_twice(recorder: &ActionRecorder) {
     let mut served = BTreeSet::new();
-    for entry in ledger.entries().into_iter().filter(|entry| entry.what == What::Opened) {
+    for entry in recorder.entries().into_iter().filter(|entry| entry.what == What::Opened) {
         assert!(served.insert((entry.partition, entry.epoch)), "served twice: {entry:?}");
     }
 }
@@ -48,11 +48,11 @@ fn assert_no_epoch_is_served_twice(ledger: &Ledger) {
 async fn the_loop_survives_every_trouble_with_every_call() {
     for op in HOST_OPS {
         for trouble in TROUBLES {
-            let (mut fleet, ledger, store) = troubled(4);
+            let (mut fleet, recorder, store) = troubled(4);
             store.trouble(op, trouble);
-            start(&mut fleet, "a", every_two(&ledger), &ledger.scribe()).await;
+            start(&mut fleet, "a", every_two(&recorder), &recorder.scribe()).await;
             fleet.pass(seconds(20)).await;
-            start(&mut fleet, "b", every_two(&ledger), &ledger.scribe()).await;
+            start(&mut fleet, "b", every_two(&recorder), &recorder.scribe()).await;
             fleet.pass(seconds(40)).await;
             for partition in all(4) {
                 send(&fleet, partition, 4);
@@ -68,13 +68,13 @@ async fn the_loop_survives_every_trouble_with_every_call() {
             let report = fleet.stop("a").await;
             assert!(report.is_clean(), "{op:?} {trouble:?}: {report}");
             for partition in all(4) {
-                let seen: BTreeSet<u64> = ledger.finished(partition).into_iter().collect();
+                let seen: BTreeSet<u64> = recorder.finished(partition).into_iter().collect();
                 let sent: BTreeSet<u64> = (0..8).collect();
                 assert_eq!(seen, sent, "{op:?} {trouble:?}, partition {partition}");
             }
-            assert_no_epoch_is_served_twice(&ledger);
+            assert_no_epoch_is_served_twice(&recorder);
             if store.calls(op) > 0 && op != Op::Retire && op != Op::Transfer && op != Op::Release {
-                assert!(!ledger.reports("Store").is_empty(), "{op:?} {trouble:?} is not reported");
+                assert!(!recorder.reports("Store").is_empty(), "{op:?} {trouble:?} is not reported");
             }
         }
     }
@@ -93,56 +93,57 @@ async fn load(fleet: &TestFleet, partitions: u32, for_seconds: u64) {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_for_less_than_a_lease_stops_nothing_and_moves_nothing() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
-        let (mut fleet, ledger, store) = troubled(4);
+        let (mut fleet, recorder, store) = troubled(4);
         for name in ["a", "b"] {
-            start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+            start(&mut fleet, name, recorder.options(), &recorder.scribe()).await;
         }
         fleet.until_balanced().await.unwrap();
         fleet.pass(seconds(60)).await;
-        let changes = ledger.entries().len();
+        let changes = recorder.entries().len();
         store.trouble_all(trouble);
         // Wherever in the interval the outage begins, a lease has at least 17 s left.
         load(&fleet, 4, 15).await;
         store.heal();
         load(&fleet, 4, 30).await;
         for partition in all(4) {
-            assert_eq!(ledger.finished(partition), events(0, 44), "{trouble:?}");
+            assert_eq!(recorder.finished(partition), events(0, 44), "{trouble:?}");
         }
-        let moves = ledger.entries()[changes..].iter().filter(|e| matches!(e.what, What::Changed(_))).count();
+        let moves =
+            recorder.entries()[changes..].iter().filter(|e| matches!(e.what, What::Changed(_))).count();
         assert_eq!(moves, 0, "{trouble:?}");
-        assert!(ledger.reports("SelfFenced").is_empty());
-        assert!(!ledger.reports("Store").is_empty(), "one failed renewal is only reported, but it is");
+        assert!(recorder.reports("SelfFenced").is_empty());
+        assert!(!recorder.reports("Store").is_empty(), "one failed renewal is only reported, but it is");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_for_longer_makes_the_host_stop_before_its_lease_ends_and_resume_after() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
-        let (mut fleet, ledger, store) = troubled(2);
-        start(&mut fleet, "a", every_two(&ledger), &ledger.scribe()).await;
+        let (mut fleet, recorder, store) = troubled(2);
+        start(&mut fleet, "a", every_two(&recorder), &recorder.scribe()).await;
         fleet.pass(seconds(64)).await;
         let view = fleet.store().view(fleet.group()).await.unwrap();
         // A lease of 30 s since its last renewal, of which the last 3 are never used.
-        let deadline = ledger.now().before(view.lease(P0).unwrap().age) + seconds(27);
+        let deadline = recorder.now().before(view.lease(P0).unwrap().age) + seconds(27);
         store.trouble_all(trouble);
         load(&fleet, 2, 60).await;
-        let fenced = ledger.reports("SelfFenced");
-        assert_eq!(fenced.len(), 2, "{trouble:?}: {:?}", ledger.all_reports());
+        let fenced = recorder.reports("SelfFenced");
+        assert_eq!(fenced.len(), 2, "{trouble:?}: {:?}", recorder.all_reports());
         assert!(fenced.iter().all(|report| report.at >= deadline && report.at <= deadline + millis(10)));
-        let calls = ledger.entries().into_iter().filter(|e| matches!(e.what, What::Delivered(_)));
+        let calls = recorder.entries().into_iter().filter(|e| matches!(e.what, What::Delivered(_)));
         let last = calls.map(|entry| entry.at).max().unwrap();
         assert!(last < deadline, "{trouble:?}: delivered at {last:?}, past {deadline:?}");
         // A checkpoint that hangs delays a batch by the 5 s that a store call may take.
         assert!(last + seconds(6) > deadline, "{trouble:?}: it did not work for as long as it could");
-        assert!(all(2).all(|partition| ledger.closings(partition) == [CloseReason::LeaseLost]));
-        let healed = ledger.now();
+        assert!(all(2).all(|partition| recorder.closings(partition) == [CloseReason::LeaseLost]));
+        let healed = recorder.now();
         store.heal();
         for partition in all(2) {
-            until_finished(&fleet, &ledger, partition, 59).await;
+            until_finished(&fleet, &recorder, partition, 59).await;
         }
-        let took = ledger.now().since(healed);
+        let took = recorder.now().since(healed);
         assert!(took < seconds(8), "{trouble:?}: back after {took:?}");
-        assert_no_epoch_is_served_twice(&ledger);
+        assert_no_epoch_is_served_twice(&recorder);
     }
 }
 
@@ -150,9 +151,9 @@ async fn a_store_that_is_away_for_longer_makes_the_host_stop_before_its_lease_en
 #[tokio::test(start_paused = true)]
 async fn when_the_store_is_back_nobody_takes_more_than_its_share() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
-        let (mut fleet, ledger, store) = troubled(6);
+        let (mut fleet, recorder, store) = troubled(6);
         for name in ["a", "b", "c"] {
-            start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+            start(&mut fleet, name, recorder.options(), &recorder.scribe()).await;
         }
         fleet.until_balanced().await.unwrap();
         fleet.pass(seconds(60)).await;
@@ -177,8 +178,8 @@ async fn the_host_says_what_is_wrong_with_the_store_and_for_how_long() {
     for (trouble, what) in
         [(Trouble::Fails, "not available"), (Trouble::Hangs, "no answer from the store within 5s")]
     {
-        let (mut fleet, ledger, store) = troubled(1);
-        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        let (mut fleet, recorder, store) = troubled(1);
+        start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
         fleet.pass(seconds(64)).await;
         let well = fleet.snapshot("a");
         assert!(well.store_failing_for.is_none() && well.store_error.is_none(), "{well:?}");
@@ -190,12 +191,12 @@ async fn the_host_says_what_is_wrong_with_the_store_and_for_how_long() {
         assert!(time > seconds(49) && time <= seconds(60), "{trouble:?}: {time:?}");
         let error = failing.store_error.unwrap().to_string();
         assert!(error.contains(what), "{trouble:?}: {error}");
-        let last = ledger.reports("Store").pop().unwrap().text;
+        let last = recorder.reports("Store").pop().unwrap().text;
         assert!(
             last.contains("the store has been failing for 5") && last.contains(what),
             "{trouble:?}: {last}"
         );
-        let stopped = ledger.reports("SelfFenced").pop().unwrap().text;
+        let stopped = recorder.reports("SelfFenced").pop().unwrap().text;
         assert!(stopped.contains("the store has been failing for "), "{trouble:?}: {stopped}");
         store.heal();
         fleet.pass(seconds(10)).await;
@@ -211,75 +212,76 @@ async fn the_host_says_what_is_wrong_with_the_store_and_for_how_long() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_in_flight_is_dropped_at_the_deadline() {
-    let (mut fleet, ledger, store) = troubled(1);
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe().taking(seconds(100))).await;
+    let (mut fleet, recorder, store) = troubled(1);
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe().taking(seconds(100))).await;
     fleet.pass(seconds(5)).await;
     send(&fleet, P0, 1);
     fleet.pass(millis(10)).await;
-    let deadline = ledger.now() + fleet.snapshot("a").partitions[0].lease_left;
+    let deadline = recorder.now() + fleet.snapshot("a").partitions[0].lease_left;
     store.trouble_all(Trouble::Fails);
-    fleet.until("not closed", || !ledger.closings(P0).is_empty()).await.unwrap();
-    let closed = ledger.first(|entry| matches!(entry.what, What::Closing(_))).unwrap();
+    fleet.until("not closed", || !recorder.closings(P0).is_empty()).await.unwrap();
+    let closed = recorder.first(|entry| matches!(entry.what, What::Closing(_))).unwrap();
     assert!(closed.at >= deadline && closed.at <= deadline + millis(10), "{:?} {deadline:?}", closed.at);
     fleet.pass(seconds(200)).await;
-    assert_eq!(ledger.finished(P0), [], "the call went on although the lease was over");
+    assert_eq!(recorder.finished(P0), [], "the call went on although the lease was over");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_landed_although_it_failed_is_adopted_at_the_next_scan() {
     for trouble in [Trouble::LandsAndFails, Trouble::LandsAndHangs] {
-        let (mut fleet, ledger, store) = troubled(4);
+        let (mut fleet, recorder, store) = troubled(4);
         for partition in all(4) {
             send(&fleet, partition, 3);
         }
         store.trouble_times(Op::Claim, trouble, 4);
-        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
         fleet.until_caught_up().await.unwrap();
-        assert!(ledger.now().since(Monotonic(0)) < seconds(5 + 2), "{trouble:?}: {:?}", ledger.now());
+        assert!(recorder.now().since(Monotonic(0)) < seconds(5 + 2), "{trouble:?}: {:?}", recorder.now());
         assert_eq!(store.calls(Op::Claim), 4, "{trouble:?}: what is ours is not claimed again");
-        assert_eq!(ledger.entries().iter().filter(|e| matches!(e.what, What::Changed(_))).count(), 4);
-        assert_no_epoch_is_served_twice(&ledger);
+        assert_eq!(recorder.entries().iter().filter(|e| matches!(e.what, What::Changed(_))).count(), 4);
+        assert_no_epoch_is_served_twice(&recorder);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_of_ours_that_nobody_could_take_up_in_time_is_given_back_at_the_next_scan() {
-    let (mut fleet, ledger, store) = troubled(4);
+    let (mut fleet, recorder, store) = troubled(4);
     for partition in all(4) {
         send(&fleet, partition, 3);
     }
     store.trouble_times(Op::Claim, Trouble::LandsAndFails, 4);
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     fleet.pass(millis(100)).await;
     assert_eq!(store.calls(Op::Claim), 4);
     store.trouble(Op::View, Trouble::Fails);
     fleet.pass(seconds(29)).await;
-    assert_eq!(ledger.entries().iter().filter(|entry| entry.what == What::Opened).count(), 0);
+    assert_eq!(recorder.entries().iter().filter(|entry| entry.what == What::Opened).count(), 0);
     store.heal();
-    let healed = ledger.now();
+    let healed = recorder.now();
     fleet.until_caught_up().await.unwrap();
-    assert!(ledger.now().since(healed) < seconds(5 + 2), "{:?}", ledger.now().since(healed));
+    assert!(recorder.now().since(healed) < seconds(5 + 2), "{:?}", recorder.now().since(healed));
     let unserved = ChangeReason::Released(ReleaseCause::Unserved);
-    let released = ledger.entries().into_iter().filter(|entry| entry.what == What::Changed(unserved.clone()));
+    let released =
+        recorder.entries().into_iter().filter(|entry| entry.what == What::Changed(unserved.clone()));
     assert_eq!(released.count(), 4);
-    assert_no_epoch_is_served_twice(&ledger);
+    assert_no_epoch_is_served_twice(&recorder);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_transfer_that_landed_although_it_failed_is_served_by_the_new_owner_alone() {
     for trouble in [Trouble::LandsAndFails, Trouble::LandsAndHangs] {
-        let (mut fleet, ledger, store) = troubled(4);
-        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        let (mut fleet, recorder, store) = troubled(4);
+        start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
         load(&fleet, 4, 5).await;
         store.trouble(Op::Transfer, trouble);
-        start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+        start(&mut fleet, "b", recorder.options(), &recorder.scribe()).await;
         load(&fleet, 4, 20).await;
         fleet.until_balanced().await.unwrap();
         fleet.until_caught_up().await.unwrap();
         for partition in all(4) {
-            assert_eq!(ledger.delivered(partition), events(0, 24), "{trouble:?}: nothing is repeated");
+            assert_eq!(recorder.delivered(partition), events(0, 24), "{trouble:?}: nothing is repeated");
         }
-        assert_no_epoch_is_served_twice(&ledger);
+        assert_no_epoch_is_served_twice(&recorder);
         assert_eq!(store.calls(Op::Transfer), 2);
     }
 }
@@ -287,43 +289,43 @@ async fn a_transfer_that_landed_although_it_failed_is_served_by_the_new_owner_al
 #[tokio::test(start_paused = true)]
 async fn a_transfer_that_failed_is_followed_by_a_release_and_never_served_again_in_that_epoch() {
     for trouble in [Trouble::Fails, Trouble::Hangs] {
-        let (mut fleet, ledger, store) = troubled(4);
-        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        let (mut fleet, recorder, store) = troubled(4);
+        start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
         load(&fleet, 4, 5).await;
         store.trouble(Op::Transfer, trouble);
-        start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+        start(&mut fleet, "b", recorder.options(), &recorder.scribe()).await;
         load(&fleet, 4, 40).await;
         fleet.until_balanced().await.unwrap();
         fleet.until_caught_up().await.unwrap();
         for partition in all(4) {
-            assert_eq!(ledger.delivered(partition), events(0, 44), "{trouble:?}: nothing is repeated");
+            assert_eq!(recorder.delivered(partition), events(0, 44), "{trouble:?}: nothing is repeated");
         }
-        assert_no_epoch_is_served_twice(&ledger);
+        assert_no_epoch_is_served_twice(&recorder);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_landed_although_it_failed_is_known_to_have_landed_when_the_host_stops() {
     for trouble in [Trouble::LandsAndFails, Trouble::LandsAndHangs] {
-        let (mut fleet, ledger, store) = troubled(2);
-        start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+        let (mut fleet, recorder, store) = troubled(2);
+        start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
         load(&fleet, 2, 5).await;
         store.trouble_times(Op::Release, trouble, 2);
         let report = fleet.stop("a").await;
         assert!(report.is_clean() && report.drained.len() == 2, "{trouble:?}: {report}");
-        start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
+        start(&mut fleet, "b", recorder.options(), &recorder.scribe()).await;
         fleet.until_balanced().await.unwrap();
         load(&fleet, 2, 5).await;
         for partition in all(2) {
-            assert_eq!(ledger.delivered(partition), events(0, 9), "{trouble:?}: nothing is repeated");
+            assert_eq!(recorder.delivered(partition), events(0, 9), "{trouble:?}: nothing is repeated");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_cannot_be_made_is_reported_once_as_abandoned() {
-    let (mut fleet, ledger, store) = troubled(2);
-    start(&mut fleet, "a", ledger.options(), &ledger.scribe()).await;
+    let (mut fleet, recorder, store) = troubled(2);
+    start(&mut fleet, "a", recorder.options(), &recorder.scribe()).await;
     load(&fleet, 2, 5).await;
     store.trouble(Op::Release, Trouble::Fails);
     let report = fleet.stop("a").await;
@@ -331,13 +333,13 @@ async fn a_release_that_cannot_be_made_is_reported_once_as_abandoned() {
     assert!(report.drained.is_empty() && report.unsaved.is_empty(), "each partition once: {report:?}");
     assert_eq!(stored_sequence(&fleet, P0).await, Some(4), "but its checkpoint is written");
     store.heal();
-    start(&mut fleet, "b", ledger.options(), &ledger.scribe()).await;
-    let began = ledger.now();
+    start(&mut fleet, "b", recorder.options(), &recorder.scribe()).await;
+    let began = recorder.now();
     fleet.until_balanced().await.unwrap();
-    assert!(ledger.now().since(began) > seconds(20), "the lease had to run out");
+    assert!(recorder.now().since(began) > seconds(20), "the lease had to run out");
     load(&fleet, 2, 2).await;
     for partition in all(2) {
-        assert_eq!(ledger.delivered(partition), events(0, 6));
+        assert_eq!(recorder.delivered(partition), events(0, 6));
     }
 }
 
@@ -362,12 +364,12 @@ async fn a_store_clock_that_jumps_by_five_minutes_moves_nothing() {
     for jump in [5 * 60_000, -5 * 60_000] {
         for after_ms in [0, 1_300, 4_700, 9_900] {
             let fleet = TestFleet::new(6).unwrap();
-            let ledger = Ledger::new(&fleet);
+            let recorder = ActionRecorder::new(&fleet);
             let ahead_ms = Arc::new(AtomicI64::new(0));
             let clock = Settable { environment: fleet.environment(), ahead_ms: ahead_ms.clone() };
             let mut fleet = fleet.with_store(Arc::new(MemoryStore::new(Arc::new(clock))));
             for name in ["a", "b", "c"] {
-                start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+                start(&mut fleet, name, recorder.options(), &recorder.scribe()).await;
             }
             fleet.until_balanced().await.unwrap();
             fleet.pass(seconds(60) + millis(after_ms)).await;
@@ -375,13 +377,13 @@ async fn a_store_clock_that_jumps_by_five_minutes_moves_nothing() {
             ahead_ms.store(jump, Ordering::Relaxed);
             load(&fleet, 6, 120).await;
             assert_eq!(fleet.admin().history(None, 1_000).await.unwrap(), before, "by {jump} ms: it moved");
-            assert!(all(6).all(|partition| ledger.delivered(partition) == events(0, 119)));
-            assert_eq!(ledger.reports("ClockSkew").len(), 3, "each host says so once");
+            assert!(all(6).all(|partition| recorder.delivered(partition) == events(0, 119)));
+            assert_eq!(recorder.reports("ClockSkew").len(), 3, "each host says so once");
             // A host that really dies is declared dead all the same.
             fleet.kill("b");
-            let died = ledger.now();
+            let died = recorder.now();
             fleet.until_balanced().await.unwrap();
-            assert!(ledger.now().since(died) < seconds(35), "{:?}", ledger.now().since(died));
+            assert!(recorder.now().since(died) < seconds(35), "{:?}", recorder.now().since(died));
         }
     }
 }
@@ -390,20 +392,20 @@ async fn a_store_clock_that_jumps_by_five_minutes_moves_nothing() {
 async fn a_crash_during_a_store_clock_jump_is_noticed_within_two_leases() {
     for jump in [5 * 60_000, -5 * 60_000] {
         let fleet = TestFleet::new(2).unwrap();
-        let ledger = Ledger::new(&fleet);
+        let recorder = ActionRecorder::new(&fleet);
         let ahead_ms = Arc::new(AtomicI64::new(0));
         let clock = Settable { environment: fleet.environment(), ahead_ms: ahead_ms.clone() };
         let mut fleet = fleet.with_store(Arc::new(MemoryStore::new(Arc::new(clock))));
         for name in ["a", "b"] {
-            start(&mut fleet, name, ledger.options(), &ledger.scribe()).await;
+            start(&mut fleet, name, recorder.options(), &recorder.scribe()).await;
         }
         fleet.until_balanced().await.unwrap();
         fleet.pass(seconds(60)).await;
         fleet.kill("a");
         ahead_ms.store(jump, Ordering::Relaxed);
-        let died = ledger.now();
+        let died = recorder.now();
         fleet.until_balanced().await.unwrap();
-        let took = ledger.now().since(died);
+        let took = recorder.now().since(died);
         assert!(took >= seconds(20) && took < seconds(60), "by {jump} ms: {took:?}");
         assert_eq!(owner(&fleet, P0).await.as_deref(), Some("b"));
         let history = fleet.admin().history(None, 1).await.unwrap();

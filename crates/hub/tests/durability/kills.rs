@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ephor_hub::{Durability, LocalNamespace, verify_folder};
 
-use crate::kill_helpers::acknowledged_events::{Faults, Ledger};
+use crate::kill_helpers::acknowledged_events::{AcknowledgedEvents, Faults};
 use crate::kill_helpers::child_process::{ChildProcess, orders};
 use crate::kill_helpers::protocol::{Orders, Word};
 use crate::kill_helpers::sender::{self, HUB};
@@ -67,7 +67,7 @@ struct Test {
     seed: u64,
     random: fastrand::Rng,
     folder: tempfile::TempDir,
-    ledger: Ledger,
+    acknowledged_events: AcknowledgedEvents,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -89,7 +89,7 @@ impl Test {
             seed,
             random: fastrand::Rng::with_seed(seed),
             folder: tempfile::tempdir().unwrap(),
-            ledger: Ledger::new(durability == Durability::PageCache),
+            acknowledged_events: AcknowledgedEvents::new(durability == Durability::PageCache),
             runtime: tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap(),
         }
     }
@@ -117,8 +117,8 @@ impl Test {
         }
         self.check(round, End::UnderLoad, true);
         self.verify(round, End::InGoodOrder);
-        let Ledger { acknowledged, .. } = self.ledger;
-        let stored = self.ledger.events();
+        let AcknowledgedEvents { acknowledged, .. } = self.acknowledged_events;
+        let stored = self.acknowledged_events.events();
         eprintln!(
             "{}: {kills} kills, {acknowledged} events acknowledged, {stored} found, 0 lost, 0 repeated, 0 changed",
             self.durability
@@ -135,7 +135,7 @@ impl Test {
             End::WhileOpening => WHILE_OPENING,
             End::UnderLoad | End::InGoodOrder => {
                 let first = child.words.recv_timeout(Duration::from_secs(60));
-                self.ledger.note(Word::read(&first.expect("the child stores something")));
+                self.acknowledged_events.note(Word::read(&first.expect("the child stores something")));
                 UNDER_LOAD
             }
         };
@@ -147,7 +147,7 @@ impl Test {
                 assert_eq!(status.signal(), Some(SIGKILL), "round {round}: the child exited: {status}");
             }
         }
-        child.words.iter().for_each(|word| self.ledger.note(Word::read(&word)));
+        child.words.iter().for_each(|word| self.acknowledged_events.note(Word::read(&word)));
     }
 
     /// Opens the folder at once, whoever had it before, and compares.
@@ -156,8 +156,8 @@ impl Test {
         assert_eq!(namespace.broken(), [], "round {round}");
         let hub = namespace.hub(HUB).unwrap();
         let faults = match all {
-            true => self.runtime.block_on(self.ledger.check_all(&hub)),
-            false => self.runtime.block_on(self.ledger.check_new(&hub)),
+            true => self.runtime.block_on(self.acknowledged_events.check_all(&hub)),
+            false => self.runtime.block_on(self.acknowledged_events.check_new(&hub)),
         };
         let story = format!("round {round}, which ended {end:?}, seed {}", self.seed);
         if !faults.is_empty() || !hub.damage().is_empty() {

@@ -15,7 +15,7 @@ use super::protocol::Word;
 use super::sender::PARTITIONS;
 
 /// Everything that must be found again.
-pub(crate) struct Ledger {
+pub(crate) struct AcknowledgedEvents {
     partitions: Vec<Page>,
     /// Whether sequence numbers may jump from one process to the next.
     jumps: bool,
@@ -63,7 +63,7 @@ impl Faults {
     }
 }
 
-impl Ledger {
+impl AcknowledgedEvents {
     pub(crate) fn new(jumps: bool) -> Self {
         Self { partitions: (0..PARTITIONS).map(|_| Page::default()).collect(), jumps, acknowledged: 0 }
     }

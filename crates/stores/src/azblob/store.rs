@@ -10,8 +10,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreError, StoreFuture, View,
+    Capabilities, ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome,
+    SaveRequest, SeekOutcome, SeekRequest, Store, StoreError, StoreFuture, View,
 };
 
 use crate::OpenError;
@@ -203,7 +203,7 @@ impl Store for BlobStore {
         Box::pin(self.session.set_desired_state(group, host, desired))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         Box::pin(self.session.claim(group, request))
     }
 
@@ -212,7 +212,7 @@ impl Store for BlobStore {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         self.renew_within(group, duration, tokens, RENEW_LIMIT)
     }
 
@@ -222,23 +222,31 @@ impl Store for BlobStore {
         duration: Duration,
         tokens: &'a [LeaseToken],
         limit: Duration,
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         Box::pin(self.session.renew(group, duration, tokens, limit))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         Box::pin(self.session.transfer(group, request))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         Box::pin(self.session.release(group, request))
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         Box::pin(self.session.save(group, request))
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         Box::pin(self.session.seek(group, request))
     }
 

@@ -1,7 +1,7 @@
 //! Writes host records and the desired states of hosts, and deletes those of hosts that are long dead. A
 //! heartbeat returns the desired state of its host; host records are read in `views.rs`.
 
-use ephor_core::host_record::{HostRecord, Want};
+use ephor_core::host_record::{HandoverRequest, HostRecord};
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::store::{DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER};
 
@@ -41,9 +41,10 @@ impl Session {
         // If the stored record is unreadable, all requests count as new.
         let before = before.and_then(|text| read_host(record.id.clone(), text).ok());
         let asked_before = before.map(|record| record.wants).unwrap_or_default();
-        let new: Vec<&Want> = record.wants.iter().filter(|want| !asked_before.contains(want)).collect();
+        let new: Vec<&HandoverRequest> =
+            record.wants.iter().filter(|want| !asked_before.contains(want)).collect();
         if !new.is_empty() {
-            let wake = |want: &&Want| {
+            let wake = |want: &&HandoverRequest| {
                 let payload = waiting_hosts::host(group, &want.owner).payload();
                 format!("SELECT pg_notify('{}', '{payload}')::text", waiting_hosts::channel(s))
             };

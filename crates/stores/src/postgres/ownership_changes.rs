@@ -11,7 +11,9 @@ use ephor_core::ids::{GroupId, LogId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::record::{self, Change, CheckpointRecord, LeaseRecord};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, Handoff, MAX_HISTORY_PER_PARTITION, Seek, SeekRequest, StoreError};
+use ephor_core::store::{
+    ClaimOutcome, GiveUpOutcome, MAX_HISTORY_PER_PARTITION, SeekOutcome, SeekRequest, StoreError,
+};
 use sqlx::postgres::PgRow;
 
 use super::connections::Purpose;
@@ -39,7 +41,11 @@ struct PlannedWrite {
 }
 
 impl Session {
-    pub(super) async fn claim(&self, group: &GroupId, request: &ClaimRequest) -> Result<Claim, Failure> {
+    pub(super) async fn claim(
+        &self,
+        group: &GroupId,
+        request: &ClaimRequest,
+    ) -> Result<ClaimOutcome, Failure> {
         let partition = request.partition;
         let decide = |state: &PartitionState| {
             let now = state.reading.now;
@@ -47,17 +53,19 @@ impl Session {
             state.checkpoint()?;
             let old = state.lease.as_ref();
             let Some(change) = record::claim(old, state.fence, request, now, &Rules::default())? else {
-                return Ok(Decision::Answer(Claim::Lost { holder: state.seen_lease() }));
+                return Ok(Decision::Answer(ClaimOutcome::Lost { holder: state.seen_lease() }));
             };
             let lease = change.lease.seen_at(now);
             let token = LeaseToken { partition, owner: request.host.clone(), epoch: lease.epoch };
             let planned = PlannedWrite { change, position: None, wake: None };
-            Ok(Decision::Write(Box::new(planned), Claim::Won { token, lease, checkpoint: None }))
+            Ok(Decision::Write(Box::new(planned), ClaimOutcome::Won { token, lease, checkpoint: None }))
         };
         let (claim, stored) = self.change(group, partition, decide).await?;
         Ok(match claim {
             // The position that was read before the fence was raised may be outdated.
-            Claim::Won { token, lease, .. } => Claim::Won { token, lease, checkpoint: stored.checkpoint },
+            ClaimOutcome::Won { token, lease, .. } => {
+                ClaimOutcome::Won { token, lease, checkpoint: stored.checkpoint }
+            }
             lost => lost,
         })
     }
@@ -66,7 +74,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &TransferRequest,
-    ) -> Result<Handoff, Failure> {
+    ) -> Result<GiveUpOutcome, Failure> {
         let decide = |state: &PartitionState| {
             let old = state.lease.as_ref();
             let change = record::transfer(old, state.fence, request, state.reading.now)?;
@@ -79,7 +87,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &ReleaseRequest,
-    ) -> Result<Handoff, Failure> {
+    ) -> Result<GiveUpOutcome, Failure> {
         let wake = request
             .successor
             .as_ref()
@@ -94,7 +102,7 @@ impl Session {
 
     /// Moves a position. `force` has no effect: every owner here is a host of Ephor, which notices the
     /// seek. The old position is not read, so that a seek can replace a damaged one.
-    pub(super) async fn seek(&self, group: &GroupId, request: &SeekRequest) -> Result<Seek, Failure> {
+    pub(super) async fn seek(&self, group: &GroupId, request: &SeekRequest) -> Result<SeekOutcome, Failure> {
         let decide = |state: &PartitionState| {
             let (old, now) = (state.lease.as_ref(), state.reading.now);
             let change =
@@ -103,7 +111,10 @@ impl Session {
             let (position, log) = (request.position.clone(), request.log.clone());
             let position = Some(Checkpoint { position, log, epoch, saved_at: now });
             let wake = change.history.from.as_ref().map(|owner| waiting_hosts::host(group, owner));
-            Ok(Decision::Write(Box::new(PlannedWrite { change, position, wake }), Seek::Done { epoch }))
+            Ok(Decision::Write(
+                Box::new(PlannedWrite { change, position, wake }),
+                SeekOutcome::Done { epoch },
+            ))
         };
         Ok(self.change(group, request.partition, decide).await?.0)
     }
@@ -204,12 +215,12 @@ impl Session {
     }
 }
 
-fn give_away(change: Option<Change>, wake: Wake) -> Decision<Handoff> {
+fn give_away(change: Option<Change>, wake: Wake) -> Decision<GiveUpOutcome> {
     match change {
-        None => Decision::Answer(Handoff::NotOurs),
+        None => Decision::Answer(GiveUpOutcome::NotOurs),
         Some(change) => {
             let planned = PlannedWrite { change, position: None, wake: Some(wake) };
-            Decision::Write(Box::new(planned), Handoff::Done)
+            Decision::Write(Box::new(planned), GiveUpOutcome::Done)
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ephor_core::ids::GroupId;
 use ephor_core::lease::LeaseToken;
-use ephor_core::store::Renewal;
+use ephor_core::store::RenewalOutcome;
 use sqlx::postgres::PgRow;
 
 use super::clock::{NOW, SERVER};
@@ -22,14 +22,14 @@ impl Session {
         group: &GroupId,
         duration: Duration,
         tokens: &[LeaseToken],
-    ) -> Result<Vec<Renewal>, Failure> {
+    ) -> Result<Vec<RenewalOutcome>, Failure> {
         if tokens.is_empty() {
             return Ok(vec![]);
         }
         let rows = self.run_only_for(Purpose::Urgent, &self.renew_sql(group, duration, tokens)).await?;
         let mut answers = answers(&rows, tokens)?;
         // A lease that was taken while the statement waited still shows its old owner: read again.
-        let looks_ours = |(answer, token): (&Renewal, &LeaseToken)| matches!(answer, Renewal::Lost { holder: Some(lease) } if lease.token().as_ref() == Some(token));
+        let looks_ours = |(answer, token): (&RenewalOutcome, &LeaseToken)| matches!(answer, RenewalOutcome::Lost { holder: Some(lease) } if lease.token().as_ref() == Some(token));
         if answers.iter().zip(tokens).any(looks_ours) {
             self.look_again(group, tokens, &mut answers).await?;
         }
@@ -75,11 +75,11 @@ impl Session {
         &self,
         group: &GroupId,
         tokens: &[LeaseToken],
-        answers: &mut [Renewal],
+        answers: &mut [RenewalOutcome],
     ) -> Result<(), Failure> {
         let view = self.view(Purpose::Urgent, group).await?;
         for (answer, token) in answers.iter_mut().zip(tokens) {
-            if let Renewal::Lost { holder } = answer {
+            if let RenewalOutcome::Lost { holder } = answer {
                 *holder = view.lease(token.partition).cloned();
             }
         }
@@ -87,9 +87,9 @@ impl Session {
     }
 }
 
-fn answers(rows: &[PgRow], tokens: &[LeaseToken]) -> Result<Vec<Renewal>, Failure> {
+fn answers(rows: &[PgRow], tokens: &[LeaseToken]) -> Result<Vec<RenewalOutcome>, Failure> {
     let reading = time_of(rows)?;
-    let answers: Vec<Renewal> =
+    let answers: Vec<RenewalOutcome> =
         rows.iter().filter(|row| kind(row) == "answer").map(|row| answer(row, reading)).collect();
     if answers.len() == tokens.len() {
         return Ok(answers);
@@ -97,14 +97,14 @@ fn answers(rows: &[PgRow], tokens: &[LeaseToken]) -> Result<Vec<Renewal>, Failur
     Err(damaged(format!("{} answers for {} renewals", answers.len(), tokens.len())))
 }
 
-fn answer(row: &PgRow, reading: clock::Reading) -> Renewal {
+fn answer(row: &PgRow, reading: clock::Reading) -> RenewalOutcome {
     let read = || {
         if number::<i64>(row, "renewed")? > 0 {
-            return Ok(Renewal::Renewed);
+            return Ok(RenewalOutcome::Renewed);
         }
         let there = optional_number::<i64>(row, "revision")?.is_some();
         let holder = there.then(|| seen_lease(row, reading)).transpose()?;
-        Ok(Renewal::Lost { holder })
+        Ok(RenewalOutcome::Lost { holder })
     };
-    read().unwrap_or_else(|what: String| Renewal::Unknown { what, retry_after: None })
+    read().unwrap_or_else(|what: String| RenewalOutcome::Unknown { what, retry_after: None })
 }

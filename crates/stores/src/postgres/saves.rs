@@ -5,7 +5,7 @@ use ephor_core::ids::GroupId;
 use ephor_core::position::SequenceNumber;
 use ephor_core::record::{self, CheckpointRecord, SaveVerdict};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Save, SaveRequest};
+use ephor_core::store::{SaveOutcome, SaveRequest};
 use sqlx::PgConnection;
 
 use super::connections::Purpose;
@@ -18,7 +18,7 @@ use super::session::{MAX_ATTEMPTS, Session, execute};
 use super::{error_mapping::damaged, literal};
 
 impl Session {
-    pub(super) async fn save(&self, group: &GroupId, request: &SaveRequest) -> Result<Save, Failure> {
+    pub(super) async fn save(&self, group: &GroupId, request: &SaveRequest) -> Result<SaveOutcome, Failure> {
         let partition = request.token.partition;
         for _ in 0..MAX_ATTEMPTS {
             let (mut pooled, state) = self.read_state(Purpose::Usual, group, partition).await?;
@@ -68,7 +68,7 @@ impl Session {
         group: &GroupId,
         request: &SaveRequest,
         first: SequenceNumber,
-    ) -> Result<Save, Failure> {
+    ) -> Result<SaveOutcome, Failure> {
         let (s, key, partition) = (self.schema(), literal::group(group), request.token.partition);
         let sql = format!(
             "SET LOCAL idle_in_transaction_session_timeout = {idle}; {version}; {clock} \
@@ -115,11 +115,11 @@ fn already_done<'a>(
     record.checkpoint.as_ref().filter(same_log).filter(covers)
 }
 
-fn answer(verdict: SaveVerdict) -> Save {
+fn answer(verdict: SaveVerdict) -> SaveOutcome {
     match verdict {
-        SaveVerdict::Write(checkpoint) => Save::Saved(checkpoint),
-        SaveVerdict::Behind(stored) => Save::Behind { stored },
-        SaveVerdict::Fenced { epoch } => Save::Fenced { epoch },
+        SaveVerdict::Write(checkpoint) => SaveOutcome::Saved(checkpoint),
+        SaveVerdict::Behind(stored) => SaveOutcome::Behind { stored },
+        SaveVerdict::Fenced { epoch } => SaveOutcome::Fenced { epoch },
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
     use ephor_core::epoch::Epoch;
     use ephor_core::ids::PartitionId;
     use ephor_core::lease::{ClaimCause, ClaimRequest};
-    use ephor_core::store::{Claim, Store};
+    use ephor_core::store::{ClaimOutcome, Store};
     use ephor_testkit::postgres_server::Server;
     use sqlx::{Connection, Executor};
 
@@ -170,7 +170,8 @@ mod tests {
         let url = server.url("postgres");
         let options = PostgresOptions { lock_wait: Duration::from_millis(200), ..PostgresOptions::default() };
         let store = PostgresStore::new(&url, options).unwrap();
-        let Ok(Claim::Won { token, lease, .. }) = store.claim(&group(), &request("a", None)).await else {
+        let Ok(ClaimOutcome::Won { token, lease, .. }) = store.claim(&group(), &request("a", None)).await
+        else {
             panic!("it had no owner");
         };
         let mut gate = PgConnection::connect(&url).await.unwrap();
@@ -194,10 +195,10 @@ mod tests {
             early
         };
         let (saved, early) = tokio::join!(user, other);
-        assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
+        assert!(matches!(saved, SaveOutcome::Saved(_)), "{saved:?}");
         let refusal = early.expect_err("the save holds the row").to_string();
         assert!(refusal.contains("holds the checkpoint"), "{refusal}");
-        let Ok(Claim::Won { checkpoint, .. }) =
+        let Ok(ClaimOutcome::Won { checkpoint, .. }) =
             store.claim(&group(), &request("b", Some(lease.version))).await
         else {
             panic!("the row is free again");

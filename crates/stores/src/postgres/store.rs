@@ -12,8 +12,8 @@ use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreError, StoreFuture, View,
+    Capabilities, ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome,
+    SaveRequest, SeekOutcome, SeekRequest, Store, StoreError, StoreFuture, View,
 };
 
 use super::connections::Purpose;
@@ -114,10 +114,10 @@ impl PostgresStore {
     /// together or not at all.
     ///
     /// The transaction contains the effects of the events from `first` up to the position of `request`.
-    /// Commit it only if the result is [`Save::Saved`]:
+    /// Commit it only if the result is [`SaveOutcome::Saved`]:
     ///
-    /// - [`Save::Fenced`]: another host owns the partition now. Roll back, and stop.
-    /// - [`Save::Behind`]: effects from `first` on are stored already, by a commit whose answer was lost.
+    /// - [`SaveOutcome::Fenced`]: another host owns the partition now. Roll back, and stop.
+    /// - [`SaveOutcome::Behind`]: effects from `first` on are stored already, by a commit whose answer was lost.
     ///   Roll back, skip the events up to the stored position, and process the remaining ones again.
     ///
     /// The fence is the checkpoint's row, which stays locked until the transaction ends. Leases are not
@@ -132,7 +132,7 @@ impl PostgresStore {
         group: &GroupId,
         request: &SaveRequest,
         first: SequenceNumber,
-    ) -> Result<Save, StoreError> {
+    ) -> Result<SaveOutcome, StoreError> {
         let saved = self.session().save_in(transaction, group, request, first).await;
         saved.map_err(|error| error_mapping::of(error, &self.session().place))
     }
@@ -198,7 +198,7 @@ impl Store for PostgresStore {
         Box::pin(self.session().call(self.session().set_desired_state(group, host, desired)))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         Box::pin(self.session().call(self.session().claim(group, request)))
     }
 
@@ -207,23 +207,31 @@ impl Store for PostgresStore {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         Box::pin(self.session().call(self.session().renew(group, duration, tokens)))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         Box::pin(self.session().call(self.session().transfer(group, request)))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         Box::pin(self.session().call(self.session().release(group, request)))
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         Box::pin(self.session().call(self.session().save(group, request)))
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         Box::pin(self.session().call(self.session().seek(group, request)))
     }
 

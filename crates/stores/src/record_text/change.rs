@@ -10,7 +10,7 @@ const CLAIMS: [(&str, ClaimCause); 4] = [
     ("claimed:unowned", ClaimCause::Unowned),
     ("claimed:expired", ClaimCause::Expired),
     ("claimed:silent", ClaimCause::Unresponsive),
-    ("claimed:foreign", ClaimCause::Foreign),
+    ("claimed:foreign", ClaimCause::AboveForeignReader),
 ];
 const RELEASES: [(&str, ReleaseCause); 4] = [
     ("released:shutdown", ReleaseCause::Shutdown),
@@ -28,14 +28,14 @@ pub(crate) fn write_reason(reason: &ChangeReason) -> String {
             RELEASES.iter().find(|(_, each)| each == cause).map(|(name, _)| *name)
         }
         ChangeReason::HandedOver => Some(HANDED_OVER),
-        ChangeReason::Sought { by } => return format!("{SOUGHT}{by}"),
+        ChangeReason::Seek { by } => return format!("{SOUGHT}{by}"),
     };
     named.unwrap_or_default().to_owned()
 }
 
 pub(crate) fn read_reason(text: &str) -> Result<ChangeReason, Unreadable> {
     if let Some(by) = text.strip_prefix(SOUGHT) {
-        return Ok(ChangeReason::Sought { by: by.to_owned() });
+        return Ok(ChangeReason::Seek { by: by.to_owned() });
     }
     let claim = CLAIMS.iter().find(|(name, _)| *name == text).map(|(_, cause)| ChangeReason::Claimed(*cause));
     let release =
@@ -52,7 +52,7 @@ mod tests {
     fn every_reason_reads_back_and_has_a_name_of_its_own() {
         let claims = CLAIMS.map(|(_, cause)| ChangeReason::Claimed(cause));
         let releases = RELEASES.map(|(_, cause)| ChangeReason::Released(cause));
-        let sought = ["", "ada: the 3rd"].map(|by| ChangeReason::Sought { by: by.into() });
+        let sought = ["", "ada: the 3rd"].map(|by| ChangeReason::Seek { by: by.into() });
         let reasons: Vec<_> =
             claims.into_iter().chain(releases).chain(sought).chain([ChangeReason::HandedOver]).collect();
         let texts: std::collections::BTreeSet<String> = reasons.iter().map(write_reason).collect();

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use ephor_core::host_record::{
+    HandoverAnswer, HandoverReply, HandoverRequest, HostRecord, HostState, HostStatistics, ReadHub,
+};
 use ephor_core::ids::{HostId, LogId, PartitionId};
 use ephor_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -109,29 +111,30 @@ fn write_hub(hub: &ReadHub) -> HubFields {
     HubFields { endpoint: hub.endpoint.clone(), log: hub.log.to_string() }
 }
 
-fn write_want(want: &Want) -> WantFields {
+fn write_want(want: &HandoverRequest) -> WantFields {
     WantFields { partition: want.partition.0, owner: want.owner.to_string(), epoch: want.epoch.get() }
 }
 
-fn read_want(fields: &WantFields) -> Result<Want, Unreadable> {
-    Ok(Want {
+fn read_want(fields: &WantFields) -> Result<HandoverRequest, Unreadable> {
+    Ok(HandoverRequest {
         partition: PartitionId(fields.partition),
         owner: read_id(&fields.owner)?,
         epoch: Epoch::from_stored(fields.epoch),
     })
 }
 
-fn write_answer(answer: &Answer) -> AnswerFields {
+fn write_answer(answer: &HandoverAnswer) -> AnswerFields {
     let draining_until = match answer.reply {
-        Reply::DrainingUntil(time) => Some(time.0),
-        Reply::No => None,
+        HandoverReply::DrainingUntil(time) => Some(time.0),
+        HandoverReply::No => None,
     };
     AnswerFields { partition: answer.partition.0, asker: answer.asker.to_string(), draining_until }
 }
 
-fn read_answer(fields: &AnswerFields) -> Result<Answer, Unreadable> {
-    let reply = fields.draining_until.map_or(Reply::No, |time| Reply::DrainingUntil(Timestamp(time)));
-    Ok(Answer { partition: PartitionId(fields.partition), asker: read_id(&fields.asker)?, reply })
+fn read_answer(fields: &AnswerFields) -> Result<HandoverAnswer, Unreadable> {
+    let reply =
+        fields.draining_until.map_or(HandoverReply::No, |time| HandoverReply::DrainingUntil(Timestamp(time)));
+    Ok(HandoverAnswer { partition: PartitionId(fields.partition), asker: read_id(&fields.asker)?, reply })
 }
 
 fn read_id(text: &str) -> Result<HostId, Unreadable> {
@@ -155,13 +158,17 @@ mod tests {
             state: HostState::Draining,
             lease_duration: Duration::from_millis(20_500),
             max_partitions: Some(0),
-            wants: vec![Want { partition: PartitionId(3), owner: id("b"), epoch: Epoch::from_stored(9) }],
+            wants: vec![HandoverRequest {
+                partition: PartitionId(3),
+                owner: id("b"),
+                epoch: Epoch::from_stored(9),
+            }],
             answers: vec![
-                Answer { partition: PartitionId(4), asker: id("c"), reply: Reply::No },
-                Answer {
+                HandoverAnswer { partition: PartitionId(4), asker: id("c"), reply: HandoverReply::No },
+                HandoverAnswer {
                     partition: PartitionId(5),
                     asker: id("d"),
-                    reply: Reply::DrainingUntil(Timestamp(77)),
+                    reply: HandoverReply::DrainingUntil(Timestamp(77)),
                 },
             ],
             statistics: HostStatistics { owned: 1, events: 2, lag_events: 3, failures: 4 },

@@ -12,8 +12,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, FORGET_HOSTS_AFTER, GroupOrigin, Handoff, Renewal, Save, SaveRequest,
-    Seek, SeekRequest, Store, StoreFuture, View,
+    Capabilities, ClaimOutcome, DesiredState, FORGET_HOSTS_AFTER, GiveUpOutcome, GroupOrigin, RenewalOutcome,
+    SaveOutcome, SaveRequest, SeekOutcome, SeekRequest, Store, StoreFuture, View,
 };
 
 use super::database_paths::DatabasePaths;
@@ -238,7 +238,7 @@ impl Store for SqliteStore {
         self.write(group, host.clone(), move |records, host| records.set_desired_state(host, desired))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         self.write(group, request.clone(), transactions::claim)
     }
 
@@ -247,25 +247,33 @@ impl Store for SqliteStore {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         self.write(group, tokens.to_vec(), move |records, tokens| {
             transactions::renew(records, duration, tokens)
         })
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, request: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a TransferRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         self.write(group, request.clone(), transactions::transfer)
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        group: &'a GroupId,
+        request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         self.write(group, request.clone(), transactions::release)
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         self.write(group, request.clone(), transactions::save)
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         self.write(group, request.clone(), transactions::seek)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, Lease, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Store};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, RenewalOutcome, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::fixture::{BASE, LEASE, claim, group, host, record, seek, transfer, try_claim, wait};
@@ -26,12 +26,12 @@ async fn lease(store: &dyn Store, partition: PartitionId) -> Lease {
 pub(crate) async fn renewed(store: &dyn Store, tokens: &[&LeaseToken]) {
     let tokens: Vec<LeaseToken> = tokens.iter().map(|token| (*token).clone()).collect();
     let renewals = store.renew(&group(), LEASE, &tokens).await.unwrap();
-    assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed), "{renewals:?}");
+    assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed), "{renewals:?}");
 }
 
 pub(crate) async fn lost(store: &dyn Store, token: &LeaseToken) -> Option<Lease> {
     match store.renew(&group(), LEASE, std::slice::from_ref(token)).await.unwrap().remove(0) {
-        Renewal::Lost { holder } => holder,
+        RenewalOutcome::Lost { holder } => holder,
         other => panic!("{other:?}"),
     }
 }
@@ -74,7 +74,7 @@ fn a_revocation_is_no_sign_of_life_and_fails_no_other_claim() {
             cause: ClaimCause::Unresponsive,
         };
         let won = taker.claim(&group(), &request).await.unwrap();
-        let Claim::Won { lease, .. } = won else { panic!("{won:?}") };
+        let ClaimOutcome::Won { lease, .. } = won else { panic!("{won:?}") };
         // It may be at work for as long as its last renewal lasts, and no longer.
         assert!(
             lease.takeover_delay > LEASE / 2 && lease.takeover_delay <= LEASE - Duration::from_secs(1),
@@ -131,7 +131,7 @@ fn a_lease_that_was_revoked_and_not_taken_can_be_claimed() {
             if released {
                 let cause = ReleaseCause::Unserved;
                 let request = ReleaseRequest { token, cause, successor: None, checkpoint_saved: true };
-                assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
+                assert_eq!(owner.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
             } else {
                 let next = claim(&taker, P, "b").await;
                 assert_eq!(lost(&owner, &token).await.unwrap().token(), Some(next));
@@ -145,7 +145,7 @@ async fn held_up<T>(
     what: &'static str,
     taker: (&Proxy, &BlobStore),
     meanwhile: impl Future<Output = T>,
-) -> (Claim, T) {
+) -> (ClaimOutcome, T) {
     let (proxy, taker) = taker;
     proxy.rule(move |asked| match asked.line.starts_with("PUT") && asked.line.contains(what) {
         true => Fate::Late(Duration::from_secs(3)),
@@ -173,11 +173,11 @@ fn of_a_revocation_and_a_renewal_one_is_refused() {
             let tokens = std::slice::from_ref(&token);
             let renewal = async { owner.renew(&group(), LEASE, tokens).await.unwrap().remove(0) };
             match held_up("/ephor/renewals/", (&proxy, &taker), renewal).await {
-                (Claim::Lost { holder }, Renewal::Renewed) => {
+                (ClaimOutcome::Lost { holder }, RenewalOutcome::Renewed) => {
                     assert_eq!(holder.unwrap().token().as_ref(), Some(&token));
                 }
                 // The machine was very slow.
-                (Claim::Won { .. }, Renewal::Lost { .. }) => return,
+                (ClaimOutcome::Won { .. }, RenewalOutcome::Lost { .. }) => return,
                 both => panic!("{both:?}"),
             }
             renewed(&owner, &[&token]).await;
@@ -200,9 +200,9 @@ fn a_revocation_stays_until_the_lease_is_taken() {
         renewed(&owner, &[&q, &first]).await;
         let cause = ReleaseCause::Shutdown;
         let request = ReleaseRequest { token: first, cause, successor: None, checkpoint_saved: true };
-        assert_eq!(owner.release(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(owner.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         let second = claim(&other, P, "b").await;
-        assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), Handoff::Done);
+        assert_eq!(other.transfer(&group(), &transfer(&second, "a")).await.unwrap(), GiveUpOutcome::Done);
         let given = lease(&other, P).await.token().unwrap();
         let meanwhile = async {
             renewed(&owner, &[&q]).await;
@@ -211,7 +211,7 @@ fn a_revocation_stays_until_the_lease_is_taken() {
             lost(&owner, &given).await
         };
         let (claimed, _) = held_up("/ephor/epoch/", (&proxy, &taker), meanwhile).await;
-        let Claim::Won { token, .. } = claimed else { panic!("{claimed:?}") };
+        let ClaimOutcome::Won { token, .. } = claimed else { panic!("{claimed:?}") };
         assert_eq!(lost(&owner, &given).await.unwrap().token(), Some(token.clone()));
         renewed(&owner, &[&q]).await;
         renewed(&taker, &[&token]).await;
@@ -237,11 +237,11 @@ fn a_seek_and_a_release_in_another_name_revoke_the_lease() {
             successor: None,
             checkpoint_saved: true,
         };
-        assert_eq!(person.release(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(person.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         assert_eq!(lost(&owner, &token).await.unwrap().owner, None);
         let token = claim(&owner, P, "a").await;
         renewed(&owner, &[&token]).await;
-        assert_eq!(person.transfer(&group(), &transfer(&token, "b")).await.unwrap(), Handoff::Done);
+        assert_eq!(person.transfer(&group(), &transfer(&token, "b")).await.unwrap(), GiveUpOutcome::Done);
         assert_eq!(lost(&owner, &token).await.unwrap().owner, Some(host("b")));
     });
 }
@@ -262,14 +262,14 @@ fn hosts_with_both_ways_of_renewing_take_from_each_other() {
         assert_eq!(lost(&alone, &token).await.unwrap().token(), Some(next.clone()));
         renewed(&beside, &[&next]).await;
         // Given away in both directions.
-        assert_eq!(beside.transfer(&group(), &transfer(&next, "a")).await.unwrap(), Handoff::Done);
+        assert_eq!(beside.transfer(&group(), &transfer(&next, "a")).await.unwrap(), GiveUpOutcome::Done);
         let back = lease(&alone, P).await.token().unwrap();
         for _ in 0..2 {
             let before = lease(&beside, P).await.version;
             renewed(&alone, &[&back]).await;
             assert_ne!(lease(&beside, P).await.version, before);
         }
-        assert_eq!(alone.transfer(&group(), &transfer(&back, "b")).await.unwrap(), Handoff::Done);
+        assert_eq!(alone.transfer(&group(), &transfer(&back, "b")).await.unwrap(), GiveUpOutcome::Done);
         let last = lease(&beside, P).await.token().unwrap();
         renewed(&beside, &[&last]).await;
         lost(&alone, &back).await;
@@ -330,7 +330,7 @@ fn a_claim_with_a_date_far_ahead_revokes_no_other_lease() {
             cause: ClaimCause::Expired,
         };
         let won = taker.claim(&group(), &request).await.unwrap();
-        assert!(matches!(won, Claim::Won { .. }), "{won:?}");
+        assert!(matches!(won, ClaimOutcome::Won { .. }), "{won:?}");
         renewed(&owner, &[&q]).await;
         lost(&owner, &p).await;
     });

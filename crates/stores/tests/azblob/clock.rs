@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ephor_core::store::{Renewal, Store};
+use ephor_core::store::{RenewalOutcome, Store};
 use ephor_core::time::Timestamp;
 
 use crate::fixture::{LEASE, P, claim, group, host, record, save, wait};
@@ -38,7 +38,7 @@ fn ages_are_the_services(ahead: i64) {
         let (age, host_age) = (later.lease(P).unwrap().age, later.host(&host("a")).unwrap().age);
         assert!(age >= Duration::from_secs(2) && host_age >= Duration::from_secs(2), "{age:?} {host_age:?}");
         assert!(young(age) && young(host_age), "{age:?} {host_age:?}");
-        assert_eq!(store.renew(&group(), LEASE, &[token]).await.unwrap(), [Renewal::Renewed]);
+        assert_eq!(store.renew(&group(), LEASE, &[token]).await.unwrap(), [RenewalOutcome::Renewed]);
         assert!(store.view(&group()).await.unwrap().lease(P).unwrap().age < age);
     });
 }

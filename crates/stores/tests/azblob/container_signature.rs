@@ -2,7 +2,7 @@
 //! container of a legacy Event Processor Host, although it does not permit requests about the container
 //! itself.
 
-use ephor_core::store::{Renewal, Store, StoreError};
+use ephor_core::store::{RenewalOutcome, Store, StoreError};
 use ephor_stores::azblob::LegacyContainer;
 use ephor_stores::{StoreUrl, open as open_by_url, open_existing};
 
@@ -36,7 +36,7 @@ fn a_signature_for_the_container_alone_is_enough() {
         let token = claim(&*store, P, "a").await;
         save(&*store, &token, 7).await.unwrap();
         let renewed = store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap();
-        assert_eq!(renewed, [Renewal::Renewed]);
+        assert_eq!(renewed, [RenewalOutcome::Renewed]);
         let tool = open_existing(&url).await.unwrap().expect("it is there");
         assert_eq!(stored(&*tool, P).await, Some(7));
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::ClaimCause;
-use ephor_core::store::{Claim, Renewal, Save, Store, StoreError};
+use ephor_core::store::{ClaimOutcome, RenewalOutcome, SaveOutcome, Store, StoreError};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::fixture::{BASE, LEASE, P, claim, group, host, record, save, transfer, try_claim, wait};
@@ -24,7 +24,7 @@ fn a_checkpoint_that_cannot_be_written_stops_its_own_partition_only() {
         let (one, other) = (open(&place), open(&place));
         let raw = Raw::new(shared().port, &place);
         let token = claim(&one, P, "a").await;
-        assert!(matches!(save(&one, &token, 10).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&one, &token, 10).await.unwrap(), SaveOutcome::Saved(_)));
         raw.lease(&format!("{BASE}/checkpoint/{P}")).await;
         let refused = try_claim(&other, P, "b", ClaimCause::Unresponsive).await.unwrap_err();
         assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
@@ -48,7 +48,7 @@ fn a_batch_that_is_lost_or_damaged_during_a_claim_does_not_make_two_owners() {
             let raw = Raw::new(shared().port, &place);
             let token = claim(&one, P, "a").await;
             let tokens = std::slice::from_ref(&token);
-            assert_eq!(one.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+            assert_eq!(one.renew(&group(), LEASE, tokens).await.unwrap(), [RenewalOutcome::Renewed]);
             other.view(&group()).await.unwrap();
             let names = raw.names().await;
             let batch = names.iter().find(|name| name.contains("/ephor/renewals/")).unwrap();
@@ -65,9 +65,9 @@ fn a_batch_that_is_lost_or_damaged_during_a_claim_does_not_make_two_owners() {
                 one.renew(&group(), LEASE, tokens).await.unwrap()
             };
             let (claimed, renewed) = tokio::join!(try_claim(&other, P, "b", ClaimCause::Unresponsive), lose);
-            let won = matches!(claimed.unwrap(), Claim::Won { .. });
+            let won = matches!(claimed.unwrap(), ClaimOutcome::Won { .. });
             let again = one.renew(&group(), LEASE, tokens).await.unwrap();
-            let keeps = again == [Renewal::Renewed];
+            let keeps = again == [RenewalOutcome::Renewed];
             assert_ne!(won, keeps, "damaged {damage}: {renewed:?}, then {again:?}");
         }
     });
@@ -133,8 +133,8 @@ fn an_epoch_that_cannot_be_read_is_damage_and_no_epoch_is_taken() {
             assert!(view.damaged[0].contains("the highest epoch of partition 3"), "{view:?}");
             // Its owner goes on, and so do the others.
             let renewed = store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap();
-            assert_eq!(renewed, [Renewal::Renewed]);
-            assert!(matches!(save(&store, &token, 10).await.unwrap(), Save::Saved(_)));
+            assert_eq!(renewed, [RenewalOutcome::Renewed]);
+            assert!(matches!(save(&store, &token, 10).await.unwrap(), SaveOutcome::Saved(_)));
             claim(&store, OTHER, "b").await;
             raw.set(&name, &[("epoch", "40")]).await;
             assert_eq!(claim(&store, P, "b").await.epoch.get(), 41);
@@ -150,7 +150,7 @@ fn a_partition_whose_checkpoint_cannot_be_read_is_not_handed_over() {
         let store = open(&place);
         let raw = Raw::new(shared().port, &place);
         let token = claim(&store, P, "a").await;
-        assert!(matches!(save(&store, &token, 10).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&store, &token, 10).await.unwrap(), SaveOutcome::Saved(_)));
         for text in ["nonsense", r#"{"seal":1,"position":{"before":7}}"#] {
             raw.set(&format!("{BASE}/checkpoint/{P}"), &[("ephor", text)]).await;
             let given = store.transfer(&group(), &transfer(&token, "b")).await;
@@ -173,7 +173,7 @@ fn a_lease_whose_checkpoint_is_not_its_owners_yet_and_cannot_be_read_is_not_show
         let (one, other) = (open(&place), open(&proxy.place(&place, shared().port)));
         let raw = Raw::new(shared().port, &place);
         let token = claim(&one, P, "a").await;
-        assert!(matches!(save(&one, &token, 10).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&one, &token, 10).await.unwrap(), SaveOutcome::Saved(_)));
         other.view(&group()).await.unwrap();
         proxy.rule(|asked| match asked.line.starts_with("PUT") && asked.line.contains("/ownership/") {
             true => Fate::Unanswered,

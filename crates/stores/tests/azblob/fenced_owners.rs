@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ephor_core::lease::ClaimCause;
-use ephor_core::store::{Claim, Handoff, Renewal, Save, Store};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, Store};
 
 use crate::fixture::{LEASE, P, claim, group, save, seek, stored, transfer, try_claim, wait};
 use crate::proxy::{Fate, Proxy};
@@ -16,17 +16,17 @@ fn a_late_save_is_refused_however_sure_its_owner_is() {
         let place = place();
         let (one, other) = (open(&place), open(&place));
         let token = claim(&one, P, "a").await;
-        assert!(matches!(save(&one, &token, 10).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&one, &token, 10).await.unwrap(), SaveOutcome::Saved(_)));
         let next = claim(&other, P, "b").await;
         let late = save(&one, &token, 11).await.unwrap();
-        assert_eq!(late, Save::Fenced { epoch: next.epoch });
+        assert_eq!(late, SaveOutcome::Fenced { epoch: next.epoch });
         assert_eq!(stored(&other, P).await, Some(10));
-        assert!(matches!(save(&other, &next, 12).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&other, &next, 12).await.unwrap(), SaveOutcome::Saved(_)));
         // Back to the first, and away again by a person.
         let back = claim(&one, P, "a").await;
-        assert!(matches!(save(&one, &back, 13).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&one, &back, 13).await.unwrap(), SaveOutcome::Saved(_)));
         other.seek(&group(), &seek(5)).await.unwrap();
-        assert!(matches!(save(&one, &back, 14).await.unwrap(), Save::Fenced { .. }));
+        assert!(matches!(save(&one, &back, 14).await.unwrap(), SaveOutcome::Fenced { .. }));
         assert_eq!(stored(&one, P).await, Some(5));
     });
 }
@@ -50,8 +50,8 @@ fn a_save_that_comes_late_changes_nothing_behind_the_new_owners_back() {
             try_claim(&other, P, "b", ClaimCause::Unresponsive).await.unwrap()
         };
         let (late, claimed) = tokio::join!(save(&slow, &token, 11), takeover);
-        let Claim::Won { checkpoint, .. } = claimed else { panic!("{claimed:?}") };
-        assert!(matches!(late.unwrap(), Save::Fenced { .. }));
+        let ClaimOutcome::Won { checkpoint, .. } = claimed else { panic!("{claimed:?}") };
+        assert!(matches!(late.unwrap(), SaveOutcome::Fenced { .. }));
         let begins = checkpoint.unwrap().position.finished().map(|sequence| sequence.0);
         assert_eq!((begins, stored(&other, P).await), (Some(10), Some(10)));
     });
@@ -64,12 +64,12 @@ fn a_late_renewal_and_a_late_handover_find_the_new_owner() {
         let (one, other) = (open(&place), open(&place));
         let token = claim(&one, P, "a").await;
         let tokens = std::slice::from_ref(&token);
-        assert_eq!(one.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        assert_eq!(one.renew(&group(), LEASE, tokens).await.unwrap(), [RenewalOutcome::Renewed]);
         let next = claim(&other, P, "b").await;
         let renewal = one.renew(&group(), LEASE, tokens).await.unwrap().remove(0);
-        let Renewal::Lost { holder: Some(holder) } = renewal else { panic!("{renewal:?}") };
+        let RenewalOutcome::Lost { holder: Some(holder) } = renewal else { panic!("{renewal:?}") };
         assert_eq!(holder.token(), Some(next.clone()));
-        assert_eq!(one.transfer(&group(), &transfer(&token, "c")).await.unwrap(), Handoff::NotOurs);
-        assert_eq!(other.renew(&group(), LEASE, &[next]).await.unwrap(), [Renewal::Renewed]);
+        assert_eq!(one.transfer(&group(), &transfer(&token, "c")).await.unwrap(), GiveUpOutcome::NotOurs);
+        assert_eq!(other.renew(&group(), LEASE, &[next]).await.unwrap(), [RenewalOutcome::Renewed]);
     });
 }

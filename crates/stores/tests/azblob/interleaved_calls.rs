@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
 use ephor_core::lease::{ClaimCause, ClaimRequest};
-use ephor_core::store::{Claim, Handoff, Save, Seek, Store};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, SaveOutcome, SeekOutcome, Store};
 
 use crate::fixture::{LEASE, P, claim, finished, group, host, save, seek, transfer, try_claim, wait};
 use crate::proxy::{Fate, Proxy};
@@ -46,10 +46,10 @@ fn a_claim_in_the_middle_of_a_seek_begins_where_was_sought() {
                 direct.claim(&group, &request).await.unwrap()
             };
             let (done, claimed) = tokio::join!(slow.seek(&group, &sought), later);
-            assert!(matches!(done.unwrap(), Seek::Done { .. }));
+            assert!(matches!(done.unwrap(), SeekOutcome::Done { .. }));
             let view = direct.view(&group).await.unwrap();
             assert_eq!(view.checkpoint(P).unwrap().position, finished(20), "after {after}");
-            if let Claim::Won { token, checkpoint, .. } = claimed {
+            if let ClaimOutcome::Won { token, checkpoint, .. } = claimed {
                 let owns = view.lease(P).unwrap().token() == Some(token);
                 let begins = checkpoint.unwrap().position;
                 assert!(!owns || begins == finished(20), "after {after}: {begins:?}");
@@ -81,14 +81,16 @@ fn a_steal_that_is_slow_loses_to_a_handover_and_locks_nobody_out() {
             let lease = direct.view(&group()).await.unwrap().lease(P).unwrap().clone();
             let owner = lease.owner.clone().unwrap();
             match (steal, handover) {
-                (Claim::Won { token, .. }, Handoff::NotOurs) => assert_eq!(lease.token(), Some(token)),
-                (Claim::Lost { .. }, Handoff::Done) => assert_eq!(owner, host("successor")),
+                (ClaimOutcome::Won { token, .. }, GiveUpOutcome::NotOurs) => {
+                    assert_eq!(lease.token(), Some(token))
+                }
+                (ClaimOutcome::Lost { .. }, GiveUpOutcome::Done) => assert_eq!(owner, host("successor")),
                 // The steal came in order before the handover, or behind it.
-                (Claim::Won { .. }, Handoff::Done) => panic!("both have it: {lease:?}"),
-                (Claim::Lost { .. }, Handoff::NotOurs) => panic!("neither has it: {lease:?}"),
+                (ClaimOutcome::Won { .. }, GiveUpOutcome::Done) => panic!("both have it: {lease:?}"),
+                (ClaimOutcome::Lost { .. }, GiveUpOutcome::NotOurs) => panic!("neither has it: {lease:?}"),
             }
             let saved = save(&direct, &lease.token().unwrap(), 11).await.unwrap();
-            assert!(matches!(saved, Save::Saved(_)), "after {after}: {saved:?}");
+            assert!(matches!(saved, SaveOutcome::Saved(_)), "after {after}: {saved:?}");
         }
     });
 }

@@ -2,7 +2,7 @@
 //! call whose answer was lost finds out its result.
 
 use ephor_core::lease::{ClaimCause, LeaseToken};
-use ephor_core::store::{Claim, Renewal, Save, Store};
+use ephor_core::store::{ClaimOutcome, RenewalOutcome, SaveOutcome, Store};
 use ephor_stores::azblob::BlobStore;
 
 use crate::fixture::{LEASE, P, claim, group, save, seek, stored, transfer, try_claim, wait};
@@ -40,10 +40,11 @@ async fn goes_on(direct: &BlobStore, before: &LeaseToken, what: &str) {
     let shown = view.checkpoint(P).cloned();
     if lease.epoch > before.epoch {
         let late = save(direct, before, 900).await.unwrap();
-        assert!(matches!(late, Save::Fenced { .. }), "{what}: {late:?}");
+        assert!(matches!(late, SaveOutcome::Fenced { .. }), "{what}: {late:?}");
         assert_eq!(direct.view(&group()).await.unwrap().checkpoint(P).cloned(), shown, "{what}");
     }
-    let Claim::Won { token, checkpoint, .. } = try_claim(direct, P, "c", ClaimCause::Expired).await.unwrap()
+    let ClaimOutcome::Won { token, checkpoint, .. } =
+        try_claim(direct, P, "c", ClaimCause::Expired).await.unwrap()
     else {
         panic!("{what}: nobody else claims");
     };
@@ -53,11 +54,11 @@ async fn goes_on(direct: &BlobStore, before: &LeaseToken, what: &str) {
     assert!(matches!(position, Some(10 | 20)), "{what}: {position:?}");
     for earlier in [Some(before.clone()), lease.token()].into_iter().flatten() {
         let late = save(direct, &earlier, 901).await.unwrap();
-        assert!(matches!(late, Save::Fenced { .. }), "{what}: {late:?}");
+        assert!(matches!(late, SaveOutcome::Fenced { .. }), "{what}: {late:?}");
     }
     assert_eq!(stored(direct, P).await, position, "{what}");
     let saved = save(direct, &token, 30).await.unwrap();
-    assert!(matches!(saved, Save::Saved(_)), "{what}: {saved:?}");
+    assert!(matches!(saved, SaveOutcome::Saved(_)), "{what}: {saved:?}");
 }
 
 async fn every_prefix(doing: Doing, fate: Fate) {
@@ -120,12 +121,12 @@ fn a_lost_answer_costs_nothing_but_a_look() {
         proxy.rule(|asked| if asked.place == 0 { Fate::Unanswered } else { Fate::Through });
         let tokens = std::slice::from_ref(&token);
         assert!(store.renew(&group(), LEASE, tokens).await.is_err(), "the outcome is unknown");
-        assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
-        assert!(matches!(save(&store, &token, 5).await.unwrap(), Save::Saved(_)));
+        assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [RenewalOutcome::Renewed]);
+        assert!(matches!(save(&store, &token, 5).await.unwrap(), SaveOutcome::Saved(_)));
         proxy.rule(|asked| if asked.place == 0 { Fate::Unanswered } else { Fate::Through });
         assert!(save(&store, &token, 6).await.is_err(), "the outcome is unknown");
         assert_eq!(stored(&store, P).await, Some(6));
-        assert!(matches!(save(&store, &token, 6).await.unwrap(), Save::Saved(_)));
-        assert!(matches!(save(&store, &token, 7).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&store, &token, 6).await.unwrap(), SaveOutcome::Saved(_)));
+        assert!(matches!(save(&store, &token, 7).await.unwrap(), SaveOutcome::Saved(_)));
     });
 }

@@ -4,7 +4,9 @@ use ephor_core::checkpoint::Position;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::ClaimCause;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::store::{Claim, Renewal, Save, SaveRequest, Seek, SeekRequest, Store};
+use ephor_core::store::{
+    ClaimOutcome, RenewalOutcome, SaveOutcome, SaveRequest, SeekOutcome, SeekRequest, Store,
+};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use ephor_stores::open_existing;
 
@@ -76,7 +78,8 @@ fn other_sdks_read_who_owns_a_partition_and_how_far_it_is() {
 fn the_first_checkpoint_says_that_nothing_is_finished() {
     wait(async {
         let (store, raw) = both(open);
-        let Claim::Won { checkpoint, .. } = try_claim(&store, P, "a", ClaimCause::Unowned).await.unwrap()
+        let ClaimOutcome::Won { checkpoint, .. } =
+            try_claim(&store, P, "a", ClaimCause::Unowned).await.unwrap()
         else {
             panic!("no other host claims");
         };
@@ -127,10 +130,10 @@ fn a_fleet_of_another_sdk_is_taken_over_where_it_stopped() {
                 let shown = lease.owner.as_ref().map_or("", |owner| owner.name.as_str());
                 assert_eq!((shown, lease.duration), (*owner, None));
                 let won = try_claim(&store, partition, "a", ClaimCause::Expired).await.unwrap();
-                let Claim::Won { token, checkpoint, .. } = won else { panic!("{won:?}") };
+                let ClaimOutcome::Won { token, checkpoint, .. } = won else { panic!("{won:?}") };
                 assert_eq!(checkpoint.map(|checkpoint| checkpoint.position), *expected, "{partition:?}");
                 let saved = save(&store, &token, 50).await.unwrap();
-                assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
+                assert!(matches!(saved, SaveOutcome::Saved(_)), "{saved:?}");
             }
             // What they added stays.
             let kept = raw.metadata(&format!("{BASE}/checkpoint/1")).await.unwrap();
@@ -152,11 +155,11 @@ fn a_checkpoint_under_a_name_of_another_case_is_found() {
             let name = format!("{base}/checkpoint/3");
             raw.put(&name, &[("sequencenumber", "41"), ("offset", "1312")], "").await;
             let won = try_claim(&store, P, "a", ClaimCause::Unowned).await.unwrap();
-            let Claim::Won { checkpoint: Some(checkpoint), token, .. } = won else {
+            let ClaimOutcome::Won { checkpoint: Some(checkpoint), token, .. } = won else {
                 panic!("{options}: {won:?}")
             };
             assert_eq!(checkpoint.position.finished(), Some(SequenceNumber(41)));
-            assert!(matches!(save(&store, &token, 42).await.unwrap(), Save::Saved(_)));
+            assert!(matches!(save(&store, &token, 42).await.unwrap(), SaveOutcome::Saved(_)));
             // Theirs is left alone, and is not looked at again.
             assert_eq!(text(&raw.metadata(&name).await.unwrap(), "sequencenumber"), "41");
             claim(&store, P, "b").await;
@@ -188,7 +191,7 @@ fn a_lease_is_not_shown_without_the_checkpoint_that_lies_under_a_name_of_another
         proxy.rule(|_| Fate::Through);
         assert_eq!(stored(&store, P).await, Some(41));
         let again = try_claim(&store, P, "a", ClaimCause::Unresponsive).await.unwrap();
-        assert!(matches!(&again, Claim::Won { checkpoint: Some(_), .. }), "{again:?}");
+        assert!(matches!(&again, ClaimOutcome::Won { checkpoint: Some(_), .. }), "{again:?}");
     });
 }
 
@@ -279,7 +282,7 @@ fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
             store.view(&group()).await.unwrap();
             let tokens = std::slice::from_ref(&second);
             let renewal = store.renew(&group(), LEASE, tokens).await.unwrap().remove(0);
-            let Renewal::Lost { holder: Some(holder) } = renewal else { panic!("{renewal:?}") };
+            let RenewalOutcome::Lost { holder: Some(holder) } = renewal else { panic!("{renewal:?}") };
             assert_eq!(holder.owner.unwrap().name.as_str(), UUID);
             let lease = store.view(&group()).await.unwrap().lease(P).unwrap().clone();
             assert!(lease.epoch >= second.epoch && lease.duration.is_none(), "{lease:?}");
@@ -294,7 +297,7 @@ fn a_rewrite_by_another_sdk_never_resets_the_epoch() {
             store.view(&group()).await.unwrap();
             assert_eq!(
                 store.renew(&group(), LEASE, std::slice::from_ref(&third)).await.unwrap(),
-                [Renewal::Lost { holder: None }]
+                [RenewalOutcome::Lost { holder: None }]
             );
             assert!(claim(&store, P, "b").await.epoch > third.epoch);
         }
@@ -308,10 +311,10 @@ fn an_owner_of_another_sdk_is_not_sought_away_by_accident() {
         claim(&store, P, "a").await;
         raw.set(&format!("{BASE}/ownership/3"), &[("ownerid", UUID)]).await;
         let refused = store.seek(&group(), &seek(5)).await.unwrap();
-        assert_eq!(refused, Seek::OtherSdkOwner { owner: UUID.into() });
+        assert_eq!(refused, SeekOutcome::OtherSdkOwner { owner: UUID.into() });
         assert_eq!(stored(&store, P).await, None);
         let forced = SeekRequest { force: true, ..seek(5) };
-        assert!(matches!(store.seek(&group(), &forced).await.unwrap(), Seek::Done { .. }));
+        assert!(matches!(store.seek(&group(), &forced).await.unwrap(), SeekOutcome::Done { .. }));
         assert_eq!(stored(&store, P).await, Some(5));
         let owner = raw.metadata(&format!("{BASE}/ownership/3")).await.unwrap();
         assert_eq!(text(&owner, "ownerid"), "");
@@ -329,12 +332,12 @@ fn a_checkpoint_that_another_sdk_wrote_over_is_gone_on_from() {
             raw.set(&format!("{BASE}/checkpoint/3"), &[("sequencenumber", "20"), ("offset", "640")]).await;
             assert_eq!(stored(&store, P).await, Some(20));
             let behind = save(&store, &token, 15).await.unwrap();
-            assert!(matches!(behind, Save::Behind { .. }), "{behind:?}");
-            assert!(matches!(save(&store, &token, 21).await.unwrap(), Save::Saved(_)));
+            assert!(matches!(behind, SaveOutcome::Behind { .. }), "{behind:?}");
+            assert!(matches!(save(&store, &token, 21).await.unwrap(), SaveOutcome::Saved(_)));
             let next = claim(&store, P, "b").await;
             let late = save(&store, &token, 22).await.unwrap();
-            assert!(matches!(late, Save::Fenced { .. }), "{late:?}");
-            assert!(matches!(save(&store, &next, 22).await.unwrap(), Save::Saved(_)));
+            assert!(matches!(late, SaveOutcome::Fenced { .. }), "{late:?}");
+            assert!(matches!(save(&store, &next, 22).await.unwrap(), SaveOutcome::Saved(_)));
         }
     });
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Save, Seek, SeekRequest, Store, View};
+use ephor_core::store::{
+    ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, SeekOutcome, SeekRequest, Store, View,
+};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::contradictions::{Oracle, Span, Tick};
@@ -99,7 +101,7 @@ impl Actor {
         let Ok(renewals) = self.store.renew(&group(), LEASE, &tokens).await else { return };
         let span = self.span(sent);
         for (token, renewal) in tokens.iter().zip(renewals) {
-            if renewal == Renewal::Renewed {
+            if renewal == RenewalOutcome::Renewed {
                 self.oracle.renewed(token, span);
             }
         }
@@ -126,7 +128,8 @@ impl Actor {
             cause,
         };
         let (seen_by, sent) = (*seen_by, self.oracle.now());
-        let Ok(Claim::Won { token, checkpoint, .. }) = self.store.claim(&group(), &request).await else {
+        let Ok(ClaimOutcome::Won { token, checkpoint, .. }) = self.store.claim(&group(), &request).await
+        else {
             return;
         };
         let span = self.span(sent);
@@ -140,7 +143,7 @@ impl Actor {
         let Some(token) = self.token(partition) else { return };
         let sequence = self.sequence.fetch_add(1, Ordering::SeqCst);
         let sent = self.oracle.now();
-        if let Ok(Save::Saved(_)) = save(&self.store, &token, sequence).await {
+        if let Ok(SaveOutcome::Saved(_)) = save(&self.store, &token, sequence).await {
             let span = self.span(sent);
             self.oracle.written(partition, Some(token.epoch), sequence, span);
         }
@@ -150,7 +153,7 @@ impl Actor {
         let Some(token) = self.token(partition) else { return };
         let to = NAMES[self.random.usize(..NAMES.len())];
         let sent = self.oracle.now();
-        if let Ok(Handoff::Done) = self.store.transfer(&group(), &transfer(&token, to)).await {
+        if let Ok(GiveUpOutcome::Done) = self.store.transfer(&group(), &transfer(&token, to)).await {
             let span = self.span(sent);
             self.oracle.ended(partition, token.epoch, true, span, format!("{token:?} was handed over"));
         }
@@ -165,7 +168,7 @@ impl Actor {
             checkpoint_saved: true,
         };
         let sent = self.oracle.now();
-        if let Ok(Handoff::Done) = self.store.release(&group(), &request).await {
+        if let Ok(GiveUpOutcome::Done) = self.store.release(&group(), &request).await {
             let span = self.span(sent);
             self.oracle.ended(partition, token.epoch, false, span, format!("{token:?} was released"));
         }
@@ -185,7 +188,7 @@ impl Actor {
         }
         let span = self.span(sent);
         self.oracle.sought_by(partition, place, span.done);
-        if let Ok(Seek::Done { epoch }) = sought {
+        if let Ok(SeekOutcome::Done { epoch }) = sought {
             self.oracle.ended(partition, epoch, true, span, format!("the seek in epoch {epoch}"));
             self.oracle.written(partition, None, sequence, span);
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::LeaseToken;
-use ephor_core::store::{Renewal, Store};
+use ephor_core::store::{RenewalOutcome, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use futures_util::StreamExt;
 
@@ -62,7 +62,9 @@ impl Load {
             // Where nothing came through, the call fails as a whole.
             let answers = answers.unwrap_or_else(|error| {
                 let retry_after = error.retry_after();
-                open.iter().map(|_| Renewal::Unknown { what: error.to_string(), retry_after }).collect()
+                open.iter()
+                    .map(|_| RenewalOutcome::Unknown { what: error.to_string(), retry_after })
+                    .collect()
             });
             let mut unknown = vec![];
             let mut pause = Duration::from_secs(1);
@@ -71,14 +73,14 @@ impl Load {
                 let without = before.map_or(Duration::ZERO, |before| sent - *before);
                 assert!(without < WORTH, "{:?} was not renewed for {without:?}", token.partition);
                 match answer {
-                    Renewal::Renewed => {
+                    RenewalOutcome::Renewed => {
                         self.renewed.insert(token.partition, sent);
                     }
-                    Renewal::Unknown { retry_after, .. } => {
+                    RenewalOutcome::Unknown { retry_after, .. } => {
                         pause = pause.max(retry_after.unwrap_or_default());
                         unknown.push(token);
                     }
-                    Renewal::Lost { holder } => panic!("{:?} is lost to {holder:?}", token.partition),
+                    RenewalOutcome::Lost { holder } => panic!("{:?} is lost to {holder:?}", token.partition),
                 }
             }
             if !unknown.is_empty() {

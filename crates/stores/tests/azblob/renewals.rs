@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::LeaseToken;
-use ephor_core::store::{Renewal, Store};
+use ephor_core::store::{RenewalOutcome, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 
 use crate::fixture::{LEASE, claim, group, wait};
@@ -31,7 +31,7 @@ async fn claims(store: &BlobStore, partitions: &[u32]) -> Vec<LeaseToken> {
 }
 
 /// As a host calls it.
-async fn renew(store: &BlobStore, tokens: &[LeaseToken]) -> Vec<Renewal> {
+async fn renew(store: &BlobStore, tokens: &[LeaseToken]) -> Vec<RenewalOutcome> {
     let group = group();
     let call = store.renew(&group, LEASE, tokens);
     tokio::time::timeout(STORE_TIMEOUT, call).await.expect("an answer while the host waits").unwrap()
@@ -41,10 +41,10 @@ fn is_write(asked: &Asked, part: &str) -> bool {
     asked.line.starts_with("PUT") && asked.line.contains(part)
 }
 
-fn known(answers: &[Renewal]) -> Vec<bool> {
-    let lost = answers.iter().find(|answer| matches!(answer, Renewal::Lost { .. }));
+fn known(answers: &[RenewalOutcome]) -> Vec<bool> {
+    let lost = answers.iter().find(|answer| matches!(answer, RenewalOutcome::Lost { .. }));
     assert_eq!(lost, None);
-    answers.iter().map(|answer| *answer == Renewal::Renewed).collect()
+    answers.iter().map(|answer| *answer == RenewalOutcome::Renewed).collect()
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn whoever_is_throttled_is_told_for_how_long() {
             let answers = renew(&store, &tokens).await;
             assert_eq!(known(&answers).iter().filter(|renewed| **renewed).count(), 1, "{answers:?}");
             let pause = answers.iter().find_map(|answer| match answer {
-                Renewal::Unknown { retry_after, .. } => *retry_after,
+                RenewalOutcome::Unknown { retry_after, .. } => *retry_after,
                 _ => None,
             });
             assert_eq!(pause, Some(Duration::from_secs(7)), "{shared_with:?}: {answers:?}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, LeaseVersion, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Store};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, RenewalOutcome, Store};
 use ephor_stores::azblob::{BlobOptions, BlobStore, SharedWith};
 use futures_util::{StreamExt, stream};
 
@@ -25,8 +25,8 @@ async fn claim_seen(
     let (host, above) = (host(name), Epoch::NONE);
     let request = ClaimRequest { partition, host, duration: LEASE, seen, above, cause };
     match store.claim(&group(), &request).await.unwrap() {
-        Claim::Won { token, .. } => token,
-        Claim::Lost { holder } => panic!("lost to {holder:?}"),
+        ClaimOutcome::Won { token, .. } => token,
+        ClaimOutcome::Lost { holder } => panic!("lost to {holder:?}"),
     }
 }
 
@@ -57,7 +57,7 @@ async fn intervals(shared_with: SharedWith, steps: &[(u32, usize)]) {
             store.view(&group()).await.unwrap();
             // How long it takes is this machine's matter.
             let renewals = store.renew_within(&group(), LEASE, &tokens, PATIENCE).await.unwrap();
-            assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed), "{renewals:?}");
+            assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed), "{renewals:?}");
             let asked = proxy.asked();
             assert_eq!(asked.len(), *expected, "{owned} owned, interval {interval}: {asked:?}");
         }
@@ -100,14 +100,14 @@ fn a_save_is_one_request_and_a_change_of_owner_a_few() {
             counted("a save", 1);
         }
         let tokens = std::slice::from_ref(&token);
-        assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        assert_eq!(store.renew(&group(), LEASE, tokens).await.unwrap(), [RenewalOutcome::Renewed]);
         counted("a renewal", 1);
-        assert_eq!(store.transfer(&group(), &transfer(&token, "b")).await.unwrap(), Handoff::Done);
+        assert_eq!(store.transfer(&group(), &transfer(&token, "b")).await.unwrap(), GiveUpOutcome::Done);
         counted("a transfer", 8);
         let token = other.view(&group()).await.unwrap().lease(P).unwrap().token().unwrap();
         proxy.rule(|_| Fate::Through);
         let tokens = std::slice::from_ref(&token);
-        assert_eq!(other.renew(&group(), LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        assert_eq!(other.renew(&group(), LEASE, tokens).await.unwrap(), [RenewalOutcome::Renewed]);
         counted("the first renewal of what was given", 2);
         let seen = version(&store, P).await;
         proxy.rule(|_| Fate::Through);
@@ -115,7 +115,7 @@ fn a_save_is_one_request_and_a_change_of_owner_a_few() {
         counted("a claim of what is taken away", 10);
         let request =
             ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
-        assert_eq!(store.release(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(store.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         counted("a release", 4);
         let seen = version(&other, P).await;
         proxy.rule(|_| Fate::Through);
@@ -136,7 +136,7 @@ fn all_leases_of_a_dead_host_are_revoked_with_one_request() {
         let tokens = first_claims(&dead, 0..OWNED).await;
         let short = Duration::from_secs(2);
         let renewals = dead.renew(&group(), short, &tokens).await.unwrap();
-        assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed));
+        assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed));
         // Each process must have seen the silence of a whole lease by itself.
         let mut since = None;
         let view = loop {
@@ -171,6 +171,9 @@ fn all_leases_of_a_dead_host_are_revoked_with_one_request() {
         counted(&proxy, "a claim of a lease that was revoked with others", 9);
         // It comes back, and is told of every one.
         let renewals = dead.renew(&group(), LEASE, &tokens).await.unwrap();
-        assert!(renewals.iter().all(|renewal| matches!(renewal, Renewal::Lost { .. })), "{renewals:?}");
+        assert!(
+            renewals.iter().all(|renewal| matches!(renewal, RenewalOutcome::Lost { .. })),
+            "{renewals:?}"
+        );
     });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::{LivenessTracker, Tolerance};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken};
-use ephor_core::store::{Claim, Renewal, Store, View};
+use ephor_core::store::{ClaimOutcome, RenewalOutcome, Store, View};
 use ephor_core::time::Monotonic;
 
 use crate::fixture::{LEASE, P, claim, database, group, host, open, record, save, sql, try_claim, wait};
@@ -47,7 +47,7 @@ fn nobody_is_declared_dead_by_the_clock_of_another_server() {
             assert_eq!(view.hosts[0].age, Duration::ZERO);
             assert!(!declares_dead(&view));
             // The owner renews, and from then on its lease is dated by the new clock.
-            assert_eq!(store.renew(&group(), LEASE, &[token]).await.unwrap(), [Renewal::Renewed]);
+            assert_eq!(store.renew(&group(), LEASE, &[token]).await.unwrap(), [RenewalOutcome::Renewed]);
             let renewed = store.view(&group()).await.unwrap();
             assert!(renewed.leases[0].age < Duration::from_secs(60));
             assert_eq!(renewed.leases[0].takeover_delay, Duration::ZERO);
@@ -77,10 +77,13 @@ fn an_age_of_another_run_of_the_server_is_said_to_be_unknown() {
             cause: ClaimCause::Unowned,
         };
         let lost = store.claim(&group(), &stale).await.unwrap();
-        assert!(matches!(&lost, Claim::Lost { holder: Some(lease) } if !lease.age_known), "{lost:?}");
+        assert!(matches!(&lost, ClaimOutcome::Lost { holder: Some(lease) } if !lease.age_known), "{lost:?}");
         let other = LeaseToken { owner: host("b"), ..token.clone() };
         let lost = store.renew(&group(), LEASE, &[other]).await.unwrap();
-        assert!(matches!(&lost[..], [Renewal::Lost { holder: Some(lease) }] if !lease.age_known), "{lost:?}");
+        assert!(
+            matches!(&lost[..], [RenewalOutcome::Lost { holder: Some(lease) }] if !lease.age_known),
+            "{lost:?}"
+        );
         // Whoever is heard again is dated again.
         store.renew(&group(), LEASE, &[token]).await.unwrap();
         assert_eq!(known(&store.view(&group()).await.unwrap()), (true, false));
@@ -149,7 +152,7 @@ fn a_clock_that_is_set_by_years_while_the_server_runs_costs_nobody_a_lease_and_m
             store.heartbeat(&group(), &record("a")).await.unwrap();
             let dead = claim(&store, P, "dead").await;
             let won = try_claim(&store, P, "a", ClaimCause::Unresponsive).await.unwrap();
-            let Claim::Won { token, .. } = won else { panic!("{won:?}") };
+            let ClaimOutcome::Won { token, .. } = won else { panic!("{won:?}") };
             set_clock(&url, years * 365 * 86_400_000).await;
             let view = store.view(&group()).await.unwrap();
             // Nobody delivers nothing for years: what is left of the takeover delay is a lease at most.
@@ -159,11 +162,14 @@ fn a_clock_that_is_set_by_years_while_the_server_runs_costs_nobody_a_lease_and_m
             assert!((half..=LEASE.as_secs()).contains(&after), "after {after} s");
             // The living one renews within half a lease, saves, and hands over.
             let renewed = store.renew(&group(), LEASE, &[token.clone(), dead]).await.unwrap();
-            assert!(matches!(renewed[..], [Renewal::Renewed, Renewal::Lost { .. }]), "{renewed:?}");
+            assert!(
+                matches!(renewed[..], [RenewalOutcome::Renewed, RenewalOutcome::Lost { .. }]),
+                "{renewed:?}"
+            );
             assert!(store.view(&group()).await.unwrap().leases[0].age < Duration::from_secs(60));
             save(&store, &token, 1).await.unwrap();
             let taken = try_claim(&store, P, "b", ClaimCause::Unresponsive).await.unwrap();
-            let Claim::Won { lease, .. } = taken else { panic!("{taken:?}") };
+            let ClaimOutcome::Won { lease, .. } = taken else { panic!("{taken:?}") };
             assert!(
                 lease.takeover_delay > LEASE / 2 && lease.takeover_delay <= LEASE,
                 "{:?}",
@@ -196,7 +202,7 @@ fn a_takeover_delay_is_neither_cut_short_nor_made_longer() {
             let store = open(&url);
             claim(&store, P, "a").await;
             let won = try_claim(&store, P, "b", ClaimCause::Unresponsive).await.unwrap();
-            let Claim::Won { token, lease, .. } = won else { panic!("{won:?}") };
+            let ClaimOutcome::Won { token, lease, .. } = won else { panic!("{won:?}") };
             assert!(lease.takeover_delay > LEASE / 2);
             fail_over(&url, minutes * 60 * 1_000).await;
             let after = store.view(&group()).await.unwrap().leases[0].clone();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ephor_core::lease::TransferRequest;
-use ephor_core::store::{Handoff, Store, StoreError};
+use ephor_core::store::{GiveUpOutcome, Store, StoreError};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
 use crate::fixture::{
@@ -14,7 +14,7 @@ use crate::fixture::{
 };
 use crate::proxy;
 use crate::server::{Server, shared};
-use crate::stress::{Ledger, hosts, look_on, settle};
+use crate::stress::{AcknowledgedChanges, hosts, look_on, settle};
 
 const LIMIT: Duration = Duration::from_millis(400);
 
@@ -77,7 +77,7 @@ fn every_call_ends_in_time_when_no_answer_comes() {
         weather.clear_up();
         // Nothing of it stands in anybody's way.
         save(&direct, &token, 2).await.unwrap();
-        assert_eq!(store.transfer(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(store.transfer(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
     });
 }
 
@@ -92,7 +92,7 @@ fn a_listener_that_was_cut_off_wakes_again() {
             // After it has reconnected, everybody is woken once, for what may have been missed.
             store.changed(&group(), &host("b")).await;
             let request = TransferRequest { token, to: host("b"), duration: LEASE, checkpoint_saved: true };
-            assert_eq!(direct.transfer(&group(), &request).await.unwrap(), Handoff::Done);
+            assert_eq!(direct.transfer(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
             store.changed(&group(), &host("b")).await;
             token = claim(&direct, P, "a").await;
         }
@@ -109,9 +109,9 @@ fn no_rule_is_broken_by_a_bad_network() {
         let direct = open(&server.url(&name));
         direct.check().await.unwrap();
         let stores = [open_with(&url, hasty()), open_with(&url, hasty()), direct.clone()];
-        let ledger = Arc::new(Ledger::default());
-        let mut tasks = hosts(&stores, 6, &ledger);
-        tasks.spawn(look_on(direct.clone(), ledger.clone()));
+        let changes = Arc::new(AcknowledgedChanges::default());
+        let mut tasks = hosts(&stores, 6, &changes);
+        tasks.spawn(look_on(direct.clone(), changes.clone()));
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..40 {
             match random.u8(..4) {
@@ -122,14 +122,14 @@ fn no_rule_is_broken_by_a_bad_network() {
             }
             tokio::time::sleep(Duration::from_millis(random.u64(20..120))).await;
             weather.clear_up();
-            ledger.progress(5).await;
+            changes.progress(5).await;
         }
-        ledger.end();
+        changes.end();
         while let Some(ended) = tasks.join_next().await {
             ended.unwrap();
         }
-        assert!(ledger.failed.load(Ordering::SeqCst) > 0, "nothing went wrong");
-        settle(&direct, &ledger).await;
+        assert!(changes.failed.load(Ordering::SeqCst) > 0, "nothing went wrong");
+        settle(&direct, &changes).await;
     });
 }
 
@@ -142,21 +142,21 @@ fn no_rule_is_broken_by_a_server_that_crashes() {
         let options = PostgresOptions { call_limit: Duration::from_secs(2), ..PostgresOptions::default() };
         let stores = [open_with(&url, options.clone()), open_with(&url, options)];
         stores[0].check().await.unwrap();
-        let ledger = Arc::new(Ledger::default());
-        let mut tasks = hosts(&stores, 4, &ledger);
-        tasks.spawn(look_on(stores[1].clone(), ledger.clone()));
+        let changes = Arc::new(AcknowledgedChanges::default());
+        let mut tasks = hosts(&stores, 4, &changes);
+        tasks.spawn(look_on(stores[1].clone(), changes.clone()));
         for _ in 0..3 {
-            ledger.progress(30).await;
+            changes.progress(30).await;
             let crashing = server.clone();
             tokio::task::spawn_blocking(move || crashing.crash()).await.unwrap();
             let starting = server.clone();
             tokio::task::spawn_blocking(move || starting.run_again()).await.unwrap();
         }
-        ledger.progress(30).await;
-        ledger.end();
+        changes.progress(30).await;
+        changes.end();
         while let Some(ended) = tasks.join_next().await {
             ended.unwrap();
         }
-        settle(&stores[0], &ledger).await;
+        settle(&stores[0], &changes).await;
     });
 }

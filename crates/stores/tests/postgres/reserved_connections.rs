@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Save, SaveRequest, Store, StoreError};
+use ephor_core::store::{
+    ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, SaveRequest, Store, StoreError,
+};
 use ephor_stores::postgres::sqlx::{self, Connection, PgConnection, Row};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 use tokio::task::JoinSet;
@@ -20,7 +22,7 @@ struct Busy {
     /// Of `P`, `LOCKED`, `GIVEN` and `LEFT`.
     tokens: Vec<LeaseToken>,
     holder: PgConnection,
-    saves: JoinSet<Result<Save, StoreError>>,
+    saves: JoinSet<Result<SaveOutcome, StoreError>>,
     url: String,
 }
 
@@ -71,7 +73,7 @@ impl Busy {
         sqlx::raw_sql("COMMIT").execute(&mut self.holder).await.unwrap();
         for saved in self.saves.join_all().await {
             let saved = saved.unwrap();
-            assert!(matches!(saved, Save::Saved(_) | Save::Behind { .. }), "{saved:?}");
+            assert!(matches!(saved, SaveOutcome::Saved(_) | SaveOutcome::Behind { .. }), "{saved:?}");
         }
     }
 }
@@ -88,7 +90,15 @@ fn while_saves_use_up_all_connections_leases_are_renewed_and_heartbeats_written(
         let busy = Busy::start().await;
         let (group, store) = (group(), &busy.store);
         let renewed = at_once(store.renew(&group, LEASE, &busy.tokens)).await;
-        assert_eq!(renewed, [Renewal::Renewed, Renewal::Renewed, Renewal::Renewed, Renewal::Renewed]);
+        assert_eq!(
+            renewed,
+            [
+                RenewalOutcome::Renewed,
+                RenewalOutcome::Renewed,
+                RenewalOutcome::Renewed,
+                RenewalOutcome::Renewed
+            ]
+        );
         at_once(store.heartbeat(&group, &record("a"))).await;
         busy.end().await;
     });
@@ -101,12 +111,12 @@ fn while_saves_use_up_all_connections_hosts_look_claim_and_give_away() {
         let (group, store) = (group(), &busy.store);
         assert_eq!(at_once(store.view(&group)).await.leases.len(), 4);
         let done = at_once(store.transfer(&group, &transfer(&busy.tokens[2], "b"))).await;
-        assert_eq!(done, Handoff::Done);
+        assert_eq!(done, GiveUpOutcome::Done);
         let (token, cause) = (busy.tokens[3].clone(), ReleaseCause::Shutdown);
         let release = ReleaseRequest { token, cause, successor: None, checkpoint_saved: true };
-        assert_eq!(at_once(store.release(&group, &release)).await, Handoff::Done);
+        assert_eq!(at_once(store.release(&group, &release)).await, GiveUpOutcome::Done);
         let claimed = at_once(try_claim(store, FREE, "b", ClaimCause::Unowned)).await;
-        assert!(matches!(claimed, Claim::Won { .. }), "{claimed:?}");
+        assert!(matches!(claimed, ClaimOutcome::Won { .. }), "{claimed:?}");
         busy.end().await;
     });
 }
@@ -120,8 +130,8 @@ fn leases_are_renewed_while_a_change_of_ownership_waits_for_a_row() {
         let waits = tokio::spawn(async move { store.transfer(&group(), &request).await });
         busy.until_waiting(3).await;
         let renewed = at_once(busy.store.renew(&group(), LEASE, &busy.tokens[..1])).await;
-        assert_eq!(renewed, [Renewal::Renewed]);
+        assert_eq!(renewed, [RenewalOutcome::Renewed]);
         busy.end().await;
-        assert_eq!(waits.await.unwrap().unwrap(), Handoff::Done);
+        assert_eq!(waits.await.unwrap().unwrap(), GiveUpOutcome::Done);
     });
 }

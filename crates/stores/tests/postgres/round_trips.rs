@@ -1,10 +1,10 @@
 //! Tests that count the round trips of store calls, and that every statement is a simple query, which a
 //! connection pooler can run. Also tests that a connection that died while idle is replaced.
 
-use ephor_core::host_record::Want;
+use ephor_core::host_record::HandoverRequest;
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::TransferRequest;
-use ephor_core::store::{Renewal, Store};
+use ephor_core::store::{RenewalOutcome, Store};
 use ephor_stores::postgres::PostgresOptions;
 
 use crate::fixture::{
@@ -32,13 +32,14 @@ fn a_call_is_one_or_two_simple_queries_whatever_the_number_of_partitions() {
             }
             let mut costs = Vec::new();
             let renewals = store.renew(&group(), LEASE, &tokens).await.unwrap();
-            assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed));
+            assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed));
             costs.push(("renew", weather.take_kinds(), 1));
             store.view(&group()).await.unwrap();
             costs.push(("view", weather.take_kinds(), 1));
             store.heartbeat(&group(), &record("a")).await.unwrap();
             costs.push(("heartbeat", weather.take_kinds(), 1));
-            let want = Want { partition: PartitionId(0), owner: host("b"), epoch: tokens[0].epoch };
+            let want =
+                HandoverRequest { partition: PartitionId(0), owner: host("b"), epoch: tokens[0].epoch };
             let asking = ephor_core::host_record::HostRecord { wants: vec![want; 20], ..record("a") };
             store.heartbeat(&group(), &asking).await.unwrap();
             costs.push(("heartbeat that asks", weather.take_kinds(), 2));
@@ -55,7 +56,7 @@ fn a_call_is_one_or_two_simple_queries_whatever_the_number_of_partitions() {
             let taken =
                 fixture::try_claim(&store, PartitionId(1), "c", ephor_core::lease::ClaimCause::Unresponsive)
                     .await;
-            assert!(matches!(taken, Ok(ephor_core::store::Claim::Won { .. })));
+            assert!(matches!(taken, Ok(ephor_core::store::ClaimOutcome::Won { .. })));
             costs.push(("view and claim", weather.take_kinds(), 3));
             for (call, kinds, most) in &costs {
                 println!("{count} partitions: {call}: {} round trips", kinds.len());
@@ -84,7 +85,7 @@ fn a_connection_that_died_while_nobody_used_it_is_replaced() {
             sql(&server.url("postgres"), &ended).await;
             assert_eq!(
                 store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap(),
-                [Renewal::Renewed]
+                [RenewalOutcome::Renewed]
             );
         }
     });

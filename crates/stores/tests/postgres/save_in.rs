@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ephor_core::lease::{ClaimCause, LeaseToken};
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{Claim, Renewal, Save, SaveRequest, Store, StoreError};
+use ephor_core::store::{ClaimOutcome, RenewalOutcome, SaveOutcome, SaveRequest, Store, StoreError};
 use ephor_stores::postgres::sqlx::{Connection, PgConnection, Postgres, Row, Transaction, raw_sql};
 use ephor_stores::postgres::{PostgresOptions, PostgresStore};
 
@@ -31,7 +31,7 @@ async fn work(
     transaction: &mut Transaction<'_, Postgres>,
     token: &LeaseToken,
     (first, last): (u64, u64),
-) -> Result<Save, StoreError> {
+) -> Result<SaveOutcome, StoreError> {
     let insert = format!("INSERT INTO results SELECT generate_series({first}, {last})");
     raw_sql(ephor_stores::postgres::sqlx::AssertSqlSafe(insert)).execute(&mut **transaction).await.unwrap();
     let request = SaveRequest::new(token, &finished(last), None);
@@ -45,12 +45,18 @@ fn results_and_progress_are_committed_together_or_not_at_all() {
         let store = open(&url);
         let token = claim(&store, P, "a").await;
         let mut transaction = connection.begin().await.unwrap();
-        assert!(matches!(work(&store, &mut transaction, &token, (1, 3)).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(
+            work(&store, &mut transaction, &token, (1, 3)).await.unwrap(),
+            SaveOutcome::Saved(_)
+        ));
         assert_eq!((stored(&store, P).await, results(&url).await), (None, vec![]));
         transaction.commit().await.unwrap();
         assert_eq!((stored(&store, P).await, results(&url).await), (Some(3), vec![1, 2, 3]));
         let mut transaction = connection.begin().await.unwrap();
-        assert!(matches!(work(&store, &mut transaction, &token, (4, 5)).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(
+            work(&store, &mut transaction, &token, (4, 5)).await.unwrap(),
+            SaveOutcome::Saved(_)
+        ));
         transaction.rollback().await.unwrap();
         assert_eq!((stored(&store, P).await, results(&url).await), (Some(3), vec![1, 2, 3]));
     });
@@ -70,13 +76,16 @@ fn what_is_done_already_is_not_done_twice() {
             let mut transaction = connection.begin().await.unwrap();
             let outcome = work(&store, &mut transaction, &token, range).await.unwrap();
             assert!(
-                matches!(&outcome, Save::Behind { stored } if stored.position == finished(3)),
+                matches!(&outcome, SaveOutcome::Behind { stored } if stored.position == finished(3)),
                 "{outcome:?}"
             );
             transaction.rollback().await.unwrap();
         }
         let mut transaction = connection.begin().await.unwrap();
-        assert!(matches!(work(&store, &mut transaction, &token, (4, 5)).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(
+            work(&store, &mut transaction, &token, (4, 5)).await.unwrap(),
+            SaveOutcome::Saved(_)
+        ));
         transaction.commit().await.unwrap();
         assert_eq!((stored(&store, P).await, results(&url).await), (Some(5), vec![1, 2, 3, 4, 5]));
     });
@@ -91,12 +100,12 @@ fn who_is_no_longer_the_owner_is_fenced() {
         let next = claim(&store, P, "b").await;
         let mut transaction = connection.begin().await.unwrap();
         let outcome = work(&store, &mut transaction, &token, (1, 3)).await.unwrap();
-        assert_eq!(outcome, Save::Fenced { epoch: next.epoch });
+        assert_eq!(outcome, SaveOutcome::Fenced { epoch: next.epoch });
         transaction.rollback().await.unwrap();
         let elsewhere = LeaseToken { partition: ephor_core::ids::PartitionId(9), ..next };
         let mut transaction = connection.begin().await.unwrap();
         let outcome = work(&store, &mut transaction, &elsewhere, (1, 3)).await.unwrap();
-        assert!(matches!(outcome, Save::Fenced { .. }), "{outcome:?}");
+        assert!(matches!(outcome, SaveOutcome::Fenced { .. }), "{outcome:?}");
     });
 }
 
@@ -117,16 +126,16 @@ fn a_takeover_waits_for_the_commit_and_renewals_do_not() {
         }
         // While the other waits for the checkpoint, the lease is renewed as if nothing were.
         let renewed = store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap();
-        assert_eq!(renewed, [Renewal::Renewed]);
+        assert_eq!(renewed, [RenewalOutcome::Renewed]);
         assert!(!takeover.is_finished(), "the renewal had to wait for it");
         let refused = takeover.await.unwrap().expect_err("the row is held");
         assert!(matches!(refused, StoreError::Unavailable(_)), "{refused}");
         assert!(refused.to_string().contains("should commit soon"), "{refused}");
         transaction.commit().await.unwrap();
         let won = try_claim(&store, P, "b", ClaimCause::Expired).await.unwrap();
-        let Claim::Won { checkpoint: Some(checkpoint), .. } = won else { panic!("{won:?}") };
+        let ClaimOutcome::Won { checkpoint: Some(checkpoint), .. } = won else { panic!("{won:?}") };
         assert_eq!(checkpoint.position, finished(3));
-        assert!(matches!(save(&store, &token, 4).await.unwrap(), Save::Fenced { .. }));
+        assert!(matches!(save(&store, &token, 4).await.unwrap(), SaveOutcome::Fenced { .. }));
     });
 }
 
@@ -146,7 +155,7 @@ fn a_transaction_that_is_left_open_is_ended() {
         work(&store, &mut transaction, &token, (1, 3)).await.unwrap();
         // Its owner hangs. The takeover waits until the server has ended it, and finds nothing of it.
         let won = try_claim(&store, P, "b", ClaimCause::Expired).await.unwrap();
-        assert!(matches!(won, Claim::Won { checkpoint: None, .. }), "{won:?}");
+        assert!(matches!(won, ClaimOutcome::Won { checkpoint: None, .. }), "{won:?}");
         transaction.commit().await.expect_err("it is gone");
         assert!(results(&url).await.is_empty());
     });

@@ -11,7 +11,8 @@ use ephor_core::lease::{
 };
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{
-    Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, SeekRequest, Store, StoreError,
+    ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome, SaveRequest,
+    SeekRequest, Store, StoreError,
 };
 use ephor_stores::postgres::PostgresOptions;
 use ephor_stores::postgres::sqlx::{Connection, PgConnection, Row};
@@ -105,15 +106,15 @@ fn values_of_unknown_columns_are_kept() {
         store.set_desired_state(&group(), &host("a"), DesiredState { drain: false }).await.unwrap();
         assert_eq!(
             store.renew(&group(), LEASE, std::slice::from_ref(&token)).await.unwrap(),
-            [Renewal::Renewed]
+            [RenewalOutcome::Renewed]
         );
-        assert!(matches!(save(&store, &token, 2).await.unwrap(), Save::Saved(_)));
+        assert!(matches!(save(&store, &token, 2).await.unwrap(), SaveOutcome::Saved(_)));
         let request = TransferRequest { token, to: host("b"), duration: LEASE, checkpoint_saved: true };
-        assert_eq!(store.transfer(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(store.transfer(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         let token = store.view(&group()).await.unwrap().lease(P).unwrap().token().unwrap();
         let request =
             ReleaseRequest { token, cause: ReleaseCause::Shutdown, successor: None, checkpoint_saved: true };
-        assert_eq!(store.release(&group(), &request).await.unwrap(), Handoff::Done);
+        assert_eq!(store.release(&group(), &request).await.unwrap(), GiveUpOutcome::Done);
         claim(&store, P, "c").await;
         for table in tables {
             let rows = sql(&url, &format!("SELECT zone FROM ephor.{table}")).await;
@@ -172,12 +173,15 @@ fn one_damaged_record_hides_no_other() {
         };
         store.seek(&group(), &request).await.unwrap();
         let won = try_claim(&store, eight, "b", ClaimCause::Unowned).await.unwrap();
-        assert!(matches!(won, Claim::Won { checkpoint: Some(_), .. }), "{won:?}");
+        assert!(matches!(won, ClaimOutcome::Won { checkpoint: Some(_), .. }), "{won:?}");
         // The others are renewed whatever one of them says.
         let lost =
             ephor_core::lease::LeaseToken { partition: ephor_core::ids::PartitionId(7), ..mine.clone() };
         let answers = store.renew(&group(), LEASE, &[lost, mine]).await.unwrap();
-        assert!(matches!(&answers[..], [Renewal::Unknown { .. }, Renewal::Renewed]), "{answers:?}");
+        assert!(
+            matches!(&answers[..], [RenewalOutcome::Unknown { .. }, RenewalOutcome::Renewed]),
+            "{answers:?}"
+        );
     });
 }
 
@@ -285,7 +289,7 @@ fn a_host_of_an_earlier_release_is_refused_every_call_when_the_tables_become_new
         store.heartbeat(&group, &record("a")).await.unwrap();
         let token = claim(&store, P, "a").await;
         let tokens = std::slice::from_ref(&token);
-        assert_eq!(store.renew(&group, LEASE, tokens).await.unwrap(), [Renewal::Renewed]);
+        assert_eq!(store.renew(&group, LEASE, tokens).await.unwrap(), [RenewalOutcome::Renewed]);
         save(&store, &token, 1).await.unwrap();
         // The next heartbeat would delete this one.
         store.heartbeat(&group, &record("dead")).await.unwrap();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest};
-use ephor_core::store::{Claim, Handoff, Renewal, Save, Store};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, Store};
 use ephor_stores::postgres::PostgresStore;
 
 use crate::fixture::{LEASE, group, host, save, try_claim};
@@ -17,7 +17,7 @@ pub(crate) const PARTITIONS: u32 = 3;
 
 /// The acknowledged changes of all hosts.
 #[derive(Default)]
-pub(crate) struct Ledger {
+pub(crate) struct AcknowledgedChanges {
     /// The epochs that were won, by partition and epoch.
     won: Mutex<BTreeMap<(PartitionId, u64), String>>,
     /// Positions are handed out once, so that each is higher than all before.
@@ -29,7 +29,7 @@ pub(crate) struct Ledger {
     over: AtomicBool,
 }
 
-impl Ledger {
+impl AcknowledgedChanges {
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
     }
@@ -54,18 +54,18 @@ impl Ledger {
 pub(crate) fn hosts(
     stores: &[PostgresStore],
     count: usize,
-    ledger: &Arc<Ledger>,
+    changes: &Arc<AcknowledgedChanges>,
 ) -> tokio::task::JoinSet<()> {
     let mut hosts = tokio::task::JoinSet::new();
     for index in 0..count {
-        let (store, ledger) = (stores[index % stores.len()].clone(), ledger.clone());
+        let (store, changes) = (stores[index % stores.len()].clone(), changes.clone());
         hosts.spawn(async move {
             let name = format!("host-{index}");
             let mut random = fastrand::Rng::with_seed(index as u64);
-            while !ledger.over.load(Ordering::SeqCst) {
+            while !changes.over.load(Ordering::SeqCst) {
                 let partition = PartitionId(random.u32(..PARTITIONS));
-                let outcome = live(&store, &name, partition, &ledger, &mut random).await;
-                let counter = if outcome.is_ok() { &ledger.acknowledged } else { &ledger.failed };
+                let outcome = live(&store, &name, partition, &changes, &mut random).await;
+                let counter = if outcome.is_ok() { &changes.acknowledged } else { &changes.failed };
                 counter.fetch_add(1, Ordering::SeqCst);
                 if outcome.is_err() {
                     tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -81,27 +81,30 @@ async fn live(
     store: &PostgresStore,
     name: &str,
     partition: PartitionId,
-    ledger: &Ledger,
+    changes: &AcknowledgedChanges,
     random: &mut fastrand::Rng,
 ) -> Result<(), ephor_core::store::StoreError> {
     let index = partition.0 as usize;
-    let known = ledger.saved[index].load(Ordering::SeqCst);
-    let Claim::Won { token, checkpoint, .. } =
+    let known = changes.saved[index].load(Ordering::SeqCst);
+    let ClaimOutcome::Won { token, checkpoint, .. } =
         try_claim(store, partition, name, ClaimCause::Unresponsive).await?
     else {
         return Ok(());
     };
-    ledger.win(&token);
+    changes.win(&token);
     let read = checkpoint.and_then(|checkpoint| checkpoint.position.finished()).map_or(0, |last| last.0);
     assert!(read >= known, "{known} was acknowledged, and the claim read {read}");
     for _ in 0..random.usize(1..4) {
-        let next = ledger.next[index].fetch_add(1, Ordering::SeqCst) + 1;
-        if let Save::Saved(checkpoint) = save(store, &token, next).await? {
+        let next = changes.next[index].fetch_add(1, Ordering::SeqCst) + 1;
+        if let SaveOutcome::Saved(checkpoint) = save(store, &token, next).await? {
             let last = checkpoint.position.finished().unwrap().0;
             assert!(last > read, "{last} is not after {read}, which the claim had read");
-            ledger.saved[index].fetch_max(last, Ordering::SeqCst);
+            changes.saved[index].fetch_max(last, Ordering::SeqCst);
         }
-        if !matches!(store.renew(&group(), LEASE, std::slice::from_ref(&token)).await?[0], Renewal::Renewed) {
+        if !matches!(
+            store.renew(&group(), LEASE, std::slice::from_ref(&token)).await?[0],
+            RenewalOutcome::Renewed
+        ) {
             return Ok(());
         }
     }
@@ -109,7 +112,7 @@ async fn live(
         0 => {
             let to = host(&format!("{name}-heir"));
             let request = TransferRequest { token, to, duration: LEASE, checkpoint_saved: true };
-            store.transfer(&group(), &request).await.map(|_: Handoff| ())
+            store.transfer(&group(), &request).await.map(|_: GiveUpOutcome| ())
         }
         1 => {
             let cause = ReleaseCause::Shutdown;
@@ -121,9 +124,9 @@ async fn live(
 }
 
 /// Looks on, over a way that nothing goes wrong on, until it is over: nothing ever goes back.
-pub(crate) async fn look_on(store: PostgresStore, ledger: Arc<Ledger>) {
+pub(crate) async fn look_on(store: PostgresStore, changes: Arc<AcknowledgedChanges>) {
     let mut seen: BTreeMap<PartitionId, (u64, u64)> = BTreeMap::new();
-    while !ledger.over.load(Ordering::SeqCst) {
+    while !changes.over.load(Ordering::SeqCst) {
         // The server may be away.
         let Ok(view) = store.view(&group()).await else { continue };
         for lease in &view.leases {
@@ -136,12 +139,12 @@ pub(crate) async fn look_on(store: PostgresStore, ledger: Arc<Ledger>) {
 }
 
 /// Checks what must hold once all calls have ended.
-pub(crate) async fn settle(store: &PostgresStore, ledger: &Ledger) {
+pub(crate) async fn settle(store: &PostgresStore, changes: &AcknowledgedChanges) {
     let view = store.view(&group()).await.unwrap();
     for partition in (0..PARTITIONS).map(PartitionId) {
         let stored =
             view.checkpoint(partition).and_then(|found| found.position.finished()).map_or(0, |last| last.0);
-        let acknowledged = ledger.saved[partition.0 as usize].load(Ordering::SeqCst);
+        let acknowledged = changes.saved[partition.0 as usize].load(Ordering::SeqCst);
         assert!(stored >= acknowledged, "{partition:?}: {acknowledged} was acknowledged, {stored} is stored");
         let history = store.history(&group(), Some(partition), 100).await.unwrap();
         for pair in history.windows(2) {
@@ -152,8 +155,8 @@ pub(crate) async fn settle(store: &PostgresStore, ledger: &Ledger) {
         }
         assert_eq!(history.first().map(|change| &change.to), view.lease(partition).map(|lease| &lease.owner));
     }
-    let won = ledger.won.lock().unwrap().len();
+    let won = changes.won.lock().unwrap().len();
     let (acknowledged, failed) =
-        (ledger.acknowledged.load(Ordering::SeqCst), ledger.failed.load(Ordering::SeqCst));
+        (changes.acknowledged.load(Ordering::SeqCst), changes.failed.load(Ordering::SeqCst));
     println!("{won} claims won, {acknowledged} lives in good order, {failed} cut short");
 }

@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use ephor_core::checkpoint::Position;
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use ephor_core::host_record::{
+    HandoverAnswer, HandoverReply, HandoverRequest, HostRecord, HostState, HostStatistics, ReadHub,
+};
 use ephor_core::ids::{GroupId, HostId, Incarnation, LogId, PartitionId};
 use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
 };
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
 use ephor_core::store::{
-    Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store,
+    ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome, SaveRequest,
+    SeekOutcome, SeekRequest, Store,
 };
 use ephor_core::time::Timestamp;
 
@@ -58,14 +61,21 @@ fn record(name: &str, state: HostState) -> HostRecord {
 
 /// A record that uses every field.
 fn full_record(name: &str) -> HostRecord {
-    let want =
-        |partition, owner, epoch| Want { partition, owner: host(owner), epoch: Epoch::from_stored(epoch) };
+    let want = |partition, owner, epoch| HandoverRequest {
+        partition,
+        owner: host(owner),
+        epoch: Epoch::from_stored(epoch),
+    };
     HostRecord {
         max_partitions: Some(12),
         wants: vec![want(PartitionId(3), "b", 1), want(PartitionId(5), "c", 9)],
         answers: vec![
-            Answer { partition: PartitionId(0), asker: host("b"), reply: Reply::DrainingUntil(FIXED) },
-            Answer { partition: PartitionId(1), asker: host("c"), reply: Reply::No },
+            HandoverAnswer {
+                partition: PartitionId(0),
+                asker: host("b"),
+                reply: HandoverReply::DrainingUntil(FIXED),
+            },
+            HandoverAnswer { partition: PartitionId(1), asker: host("c"), reply: HandoverReply::No },
         ],
         statistics: HostStatistics { owned: 3, events: 41, lag_events: 5, failures: 2 },
         hub: Some(ReadHub { endpoint: "ns.example:5671".into(), log: LogId::new("log \"1\"") }),
@@ -89,8 +99,8 @@ impl Script<'_> {
         let above = Epoch::from_stored(above);
         let request = ClaimRequest { partition, host: host(name), duration: LEASE, seen, above, cause };
         match self.store.claim(self.group, &request).await.unwrap() {
-            Claim::Won { token, .. } => token,
-            Claim::Lost { holder } => panic!("partition {partition} is lost to {holder:?}"),
+            ClaimOutcome::Won { token, .. } => token,
+            ClaimOutcome::Lost { holder } => panic!("partition {partition} is lost to {holder:?}"),
         }
     }
 
@@ -102,7 +112,7 @@ impl Script<'_> {
         (self.pass)();
         let tokens: Vec<LeaseToken> = tokens.iter().map(|token| (*token).clone()).collect();
         let renewals = self.store.renew(self.group, LEASE, &tokens).await.unwrap();
-        assert!(renewals.iter().all(|renewal| *renewal == Renewal::Renewed), "{renewals:?}");
+        assert!(renewals.iter().all(|renewal| *renewal == RenewalOutcome::Renewed), "{renewals:?}");
     }
 
     async fn save(&self, token: &LeaseToken, position: Position, log: Option<&str>, rewind: bool) {
@@ -110,7 +120,7 @@ impl Script<'_> {
         let log = log.map(LogId::new);
         let request = SaveRequest { rewind, ..SaveRequest::new(token, &position, log.as_ref()) };
         let saved = self.store.save(self.group, &request).await.unwrap();
-        assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
+        assert!(matches!(saved, SaveOutcome::Saved(_)), "{saved:?}");
     }
 
     async fn release(&self, token: &LeaseToken, cause: ReleaseCause, successor: Option<&str>) {
@@ -118,14 +128,14 @@ impl Script<'_> {
         let checkpoint_saved = cause != ReleaseCause::ProcessorFailed;
         let request =
             ReleaseRequest { token: token.clone(), cause, successor: successor.map(host), checkpoint_saved };
-        assert_eq!(self.store.release(self.group, &request).await.unwrap(), Handoff::Done);
+        assert_eq!(self.store.release(self.group, &request).await.unwrap(), GiveUpOutcome::Done);
     }
 
     async fn transfer(&self, token: &LeaseToken, to: &str, checkpoint_saved: bool) {
         (self.pass)();
         let request =
             TransferRequest { token: token.clone(), to: host(to), duration: LEASE, checkpoint_saved };
-        assert_eq!(self.store.transfer(self.group, &request).await.unwrap(), Handoff::Done);
+        assert_eq!(self.store.transfer(self.group, &request).await.unwrap(), GiveUpOutcome::Done);
     }
 
     async fn owner(&self, partition: u32) -> LeaseToken {
@@ -138,7 +148,7 @@ impl Script<'_> {
         let (partition, position) = (PartitionId(partition), Position::Start(start));
         let (log, by) = (log.map(LogId::new), "ada o'neil".to_owned());
         let request = SeekRequest { partition, position, log, by, force: false };
-        assert!(matches!(self.store.seek(self.group, &request).await.unwrap(), Seek::Done { .. }));
+        assert!(matches!(self.store.seek(self.group, &request).await.unwrap(), SeekOutcome::Done { .. }));
     }
 
     async fn heartbeat(&self, record: &HostRecord) -> DesiredState {
@@ -212,7 +222,7 @@ impl Script<'_> {
         self.seek(4, StartPosition::Latest, None).await;
         self.seek(8, StartPosition::after(SequenceNumber(5)), Some("log 2")).await;
         self.claim(5, "a", ClaimCause::Expired).await;
-        self.claim_above(5, "c", ClaimCause::Foreign, 20).await;
+        self.claim_above(5, "c", ClaimCause::AboveForeignReader, 20).await;
         self.release(&p6, ReleaseCause::Shutdown, None).await;
         for cause in [ReleaseCause::SourceFailed, ReleaseCause::Unserved] {
             let token = self.claim(7, "d", ClaimCause::Unowned).await;

@@ -11,7 +11,7 @@ use ephor_core::host_record::{HostRecord, HostState, HostStatistics};
 use ephor_core::ids::{HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, TransferRequest};
 use ephor_core::position::SequenceNumber;
-use ephor_core::store::{Claim, Save, SaveRequest, Store, StoreError};
+use ephor_core::store::{ClaimOutcome, SaveOutcome, SaveRequest, Store, StoreError};
 
 use crate::fixture::group;
 
@@ -51,7 +51,7 @@ pub(crate) async fn try_claim_above(
     name: &str,
     cause: ClaimCause,
     above: Epoch,
-) -> Result<Claim, StoreError> {
+) -> Result<ClaimOutcome, StoreError> {
     let view = store.view(&group()).await?;
     let seen = view.lease(partition).map(|lease| lease.version.clone());
     let request = ClaimRequest { partition, host: host(name), duration: LEASE, seen, above, cause };
@@ -63,18 +63,22 @@ pub(crate) async fn try_claim(
     partition: PartitionId,
     name: &str,
     cause: ClaimCause,
-) -> Result<Claim, StoreError> {
+) -> Result<ClaimOutcome, StoreError> {
     try_claim_above(store, partition, name, cause, Epoch::NONE).await
 }
 
 pub(crate) async fn claim(store: &dyn Store, partition: PartitionId, name: &str) -> LeaseToken {
     match try_claim(store, partition, name, ClaimCause::Expired).await.unwrap() {
-        Claim::Won { token, .. } => token,
-        Claim::Lost { holder } => panic!("lost to {holder:?}"),
+        ClaimOutcome::Won { token, .. } => token,
+        ClaimOutcome::Lost { holder } => panic!("lost to {holder:?}"),
     }
 }
 
-pub(crate) async fn save(store: &dyn Store, token: &LeaseToken, sequence: u64) -> Result<Save, StoreError> {
+pub(crate) async fn save(
+    store: &dyn Store,
+    token: &LeaseToken,
+    sequence: u64,
+) -> Result<SaveOutcome, StoreError> {
     store.save(&group(), &SaveRequest::new(token, &finished(sequence), None)).await
 }
 

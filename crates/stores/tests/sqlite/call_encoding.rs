@@ -6,7 +6,9 @@ use std::time::Duration;
 use ephor_core::checkpoint::{Checkpoint, Position};
 use ephor_core::epoch::Epoch;
 use ephor_core::history::{ChangeReason, OwnershipChange};
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use ephor_core::host_record::{
+    HandoverAnswer, HandoverReply, HandoverRequest, HostRecord, HostState, HostStatistics, ReadHub,
+};
 use ephor_core::ids::{GroupId, HostId, LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, Lease, LeaseToken, LeaseVersion, ReleaseCause};
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
@@ -94,7 +96,7 @@ pub(crate) enum SaveT {
 }
 
 pub(crate) const CLAIMS: [ClaimCause; 4] =
-    [ClaimCause::Unowned, ClaimCause::Expired, ClaimCause::Unresponsive, ClaimCause::Foreign];
+    [ClaimCause::Unowned, ClaimCause::Expired, ClaimCause::Unresponsive, ClaimCause::AboveForeignReader];
 pub(crate) const RELEASES: [ReleaseCause; 4] = [
     ReleaseCause::Shutdown,
     ReleaseCause::ProcessorFailed,
@@ -229,11 +231,11 @@ pub(crate) fn lease_in(
 pub(crate) fn record_out(it: &HostRecord) -> RecordT {
     let HostStatistics { owned, events, lag_events, failures } = it.statistics;
     let numbers = (it.beat, ms(it.lease_duration), it.max_partitions, owned, events, lag_events, failures);
-    let want = |want: &Want| (want.partition.0, want.owner.to_string(), want.epoch.get());
-    let answer = |answer: &Answer| {
+    let want = |want: &HandoverRequest| (want.partition.0, want.owner.to_string(), want.epoch.get());
+    let answer = |answer: &HandoverAnswer| {
         let until = match answer.reply {
-            Reply::DrainingUntil(time) => Some(time.0),
-            Reply::No => None,
+            HandoverReply::DrainingUntil(time) => Some(time.0),
+            HandoverReply::No => None,
         };
         (answer.partition.0, answer.asker.to_string(), until)
     };
@@ -246,11 +248,11 @@ pub(crate) fn record_in((host, state, numbers, wants, answers, software, hub): &
     let (beat, lease, max_partitions, owned, events, lag_events, failures) = *numbers;
     let want = |want: &TokenT| {
         let LeaseToken { partition, owner, epoch } = token_in(want);
-        Want { partition, owner, epoch }
+        HandoverRequest { partition, owner, epoch }
     };
     let answer = |(partition, asker, until): &AnswerT| {
-        let reply = until.map_or(Reply::No, |time| Reply::DrainingUntil(Timestamp(time)));
-        Answer { partition: PartitionId(*partition), asker: id(asker), reply }
+        let reply = until.map_or(HandoverReply::No, |time| HandoverReply::DrainingUntil(Timestamp(time)));
+        HandoverAnswer { partition: PartitionId(*partition), asker: id(asker), reply }
     };
     HostRecord {
         id: id(host),
@@ -295,7 +297,7 @@ pub(crate) fn change_out(change: &OwnershipChange) -> ChangeT {
         ChangeReason::Claimed(cause) => (0, index(&CLAIMS, cause), String::new()),
         ChangeReason::HandedOver => (1, 0, String::new()),
         ChangeReason::Released(cause) => (2, index(&RELEASES, cause), String::new()),
-        ChangeReason::Sought { by } => (3, 0, by.clone()),
+        ChangeReason::Seek { by } => (3, 0, by.clone()),
     };
     let (from, to) = (text(&change.from), text(&change.to));
     (change.at.0, change.partition.0, change.epoch.get(), from, to, reason)
@@ -306,7 +308,7 @@ pub(crate) fn change_in((at, partition, epoch, from, to, (kind, cause, by)): &Ch
         0 => ChangeReason::Claimed(CLAIMS[*cause]),
         1 => ChangeReason::HandedOver,
         2 => ChangeReason::Released(RELEASES[*cause]),
-        _ => ChangeReason::Sought { by: by.clone() },
+        _ => ChangeReason::Seek { by: by.clone() },
     };
     OwnershipChange {
         at: Timestamp(*at),

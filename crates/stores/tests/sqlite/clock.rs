@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ephor_core::store::{Renewal, Store, StoreError};
+use ephor_core::store::{RenewalOutcome, Store, StoreError};
 use ephor_core::time::Timestamp;
 use ephor_stores::sqlite::{OpenError, SqliteStore};
 
@@ -73,7 +73,7 @@ fn a_wall_clock_that_jumps_by_years_while_hosts_run_ages_nothing() {
         for store in [&store, &folder.open_on(&machine)] {
             assert_eq!((now(store), age(store)), (Timestamp(MORNING + 1_000), Duration::from_secs(1)));
         }
-        assert_eq!(wait(store.renew(&group(), LEASE, &[token])).unwrap(), [Renewal::Renewed]);
+        assert_eq!(wait(store.renew(&group(), LEASE, &[token])).unwrap(), [RenewalOutcome::Renewed]);
         machine.pass(500);
         assert_eq!(age(&store), Duration::from_millis(500));
     }
@@ -97,7 +97,7 @@ fn a_machine_that_starts_with_a_clock_years_off_makes_nobody_wait() {
                 (now(&store), age(&store)),
                 (began + Duration::from_secs(20), Duration::from_secs(20))
             );
-            assert_eq!(wait(store.renew(&group(), LEASE, &[token])).unwrap(), [Renewal::Renewed]);
+            assert_eq!(wait(store.renew(&group(), LEASE, &[token])).unwrap(), [RenewalOutcome::Renewed]);
             assert_eq!(age(&store), Duration::ZERO);
             assert!(wait(store.view(&group())).unwrap().lease(P).unwrap().takeover_delay <= LEASE);
         }

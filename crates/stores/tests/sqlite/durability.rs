@@ -7,7 +7,7 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use ephor_core::lease::LeaseToken;
-use ephor_core::store::{Save, SaveRequest, Store, StoreError};
+use ephor_core::store::{SaveOutcome, SaveRequest, Store, StoreError};
 use ephor_stores::sqlite::SqliteStore;
 
 use crate::fixture::{
@@ -35,7 +35,7 @@ fn a_write_is_answered_after_one_sync_and_what_writes_nothing_needs_none() {
     assert_eq!(syncs(), 1);
     let late = LeaseToken { owner: host("b"), ..token.clone() };
     wait(store.renew(&group(), LEASE, &[late])).unwrap();
-    assert!(matches!(save(&store, &token, 0).unwrap(), Save::Behind { .. }));
+    assert!(matches!(save(&store, &token, 0).unwrap(), SaveOutcome::Behind { .. }));
     wait(store.view(&group())).unwrap();
     wait(store.history(&group(), None, 10)).unwrap();
     wait(store.groups()).unwrap();
@@ -92,12 +92,12 @@ fn calls_that_wait_together_share_one_sync_and_the_lock_is_free_meanwhile() {
     }
     // Whoever shares the file sees it, and writes: nobody holds the lock.
     assert_eq!(stored(&other, P), Some(0));
-    assert!(matches!(save(&other, &others, 7).unwrap(), Save::Saved(_)));
+    assert!(matches!(save(&other, &others, 7).unwrap(), SaveOutcome::Saved(_)));
     go.send(()).unwrap();
     next(&inside);
     go.send(()).unwrap();
     for save in saves {
-        assert!(matches!(wait(save).unwrap(), Save::Saved(_)));
+        assert!(matches!(wait(save).unwrap(), SaveOutcome::Saved(_)));
     }
     assert_eq!(machine.syncs() - before, 2);
     assert_eq!(stored(&other, P), Some(CALLS - 1));
@@ -124,7 +124,7 @@ fn a_call_that_was_given_up_while_it_queued_is_not_done() {
     assert!(poll(given_up.as_mut()).is_none());
     drop(given_up);
     go.send(()).unwrap();
-    assert!(matches!(wait(waits).unwrap(), Save::Saved(_)));
+    assert!(matches!(wait(waits).unwrap(), SaveOutcome::Saved(_)));
     assert_eq!(stored(&store, P), Some(1));
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{GroupId, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken};
-use ephor_core::store::{Claim, DesiredState, Handoff, Save, Store, StoreError};
+use ephor_core::store::{ClaimOutcome, DesiredState, GiveUpOutcome, SaveOutcome, Store, StoreError};
 use ephor_core::time::Timestamp;
 use ephor_stores::sqlite::{Machine, SqliteOptions, SqliteStore};
 
@@ -167,7 +167,7 @@ pub(crate) fn try_claim(
     partition: PartitionId,
     name: &str,
     above: Epoch,
-) -> Result<Claim, StoreError> {
+) -> Result<ClaimOutcome, StoreError> {
     wait(store_steps::try_claim_above(store, partition, name, ClaimCause::Expired, above))
 }
 
@@ -175,12 +175,19 @@ pub(crate) fn claim(store: &SqliteStore, partition: PartitionId, name: &str) -> 
     wait(store_steps::claim(store, partition, name))
 }
 
-pub(crate) fn save(store: &SqliteStore, token: &LeaseToken, sequence: u64) -> Result<Save, StoreError> {
+pub(crate) fn save(
+    store: &SqliteStore,
+    token: &LeaseToken,
+    sequence: u64,
+) -> Result<SaveOutcome, StoreError> {
     wait(store_steps::save(store, token, sequence))
 }
 
 pub(crate) fn hand_over(store: &SqliteStore, token: &LeaseToken, to: &str) {
-    assert_eq!(wait(store.transfer(&group(), &store_steps::transfer(token, to))).unwrap(), Handoff::Done);
+    assert_eq!(
+        wait(store.transfer(&group(), &store_steps::transfer(token, to))).unwrap(),
+        GiveUpOutcome::Done
+    );
 }
 
 /// The number that is stored as finished.

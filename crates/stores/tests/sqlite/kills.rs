@@ -17,7 +17,9 @@ use ephor_core::ids::PartitionId;
 use ephor_core::lease::{
     ClaimCause, ClaimRequest, LeaseToken, ReleaseCause, ReleaseRequest, TransferRequest,
 };
-use ephor_core::store::{Claim, Handoff, Renewal, Save, SaveRequest, Store, StoreError, View};
+use ephor_core::store::{
+    ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, SaveRequest, Store, StoreError, View,
+};
 use ephor_stores::sqlite::SqliteStore;
 
 use crate::child_process::{ChildProcess, orders, say};
@@ -88,7 +90,7 @@ impl Child {
         let above = ephor_core::epoch::Epoch::NONE;
         let cause = ClaimCause::Expired;
         let request = ClaimRequest { partition, host: host(&self.name), duration: LEASE, seen, above, cause };
-        if let Claim::Won { token, .. } = wait(self.store.claim(&group(), &request))? {
+        if let ClaimOutcome::Won { token, .. } = wait(self.store.claim(&group(), &request))? {
             say(&format!("won {partition} {}", token.epoch));
         }
         Ok(())
@@ -96,7 +98,7 @@ impl Child {
 
     fn save(&mut self, token: &LeaseToken, sequence: u64) -> Result<(), StoreError> {
         let request = SaveRequest::new(token, &finished(sequence), None);
-        if let Save::Saved(_) = wait(self.store.save(&group(), &request))? {
+        if let SaveOutcome::Saved(_) = wait(self.store.save(&group(), &request))? {
             say(&format!("saved {} {sequence}", token.partition));
         }
         Ok(())
@@ -104,7 +106,7 @@ impl Child {
 
     fn renew(&mut self, token: &LeaseToken) -> Result<(), StoreError> {
         let answers = wait(self.store.renew(&group(), LEASE, std::slice::from_ref(token)))?;
-        if matches!(answers[0], Renewal::Lost { .. }) {
+        if matches!(answers[0], RenewalOutcome::Lost { .. }) {
             self.old.push(token.clone());
         }
         Ok(())
@@ -113,7 +115,7 @@ impl Child {
     fn hand_over(&mut self, token: LeaseToken) -> Result<(), StoreError> {
         let to = host(&format!("child-{}", self.random.usize(..CHILDREN)));
         let request = TransferRequest { token: token.clone(), to, duration: LEASE, checkpoint_saved: true };
-        if wait(self.store.transfer(&group(), &request))? == Handoff::Done {
+        if wait(self.store.transfer(&group(), &request))? == GiveUpOutcome::Done {
             say(&format!("gave {} {}", token.partition, token.epoch));
             self.old.push(token);
         }
@@ -134,7 +136,7 @@ impl Child {
         if view.lease(token.partition).is_some_and(|lease| lease.epoch > token.epoch) {
             let request = SaveRequest::new(&token, &finished(FORBIDDEN), None);
             let late = wait(self.store.save(&group(), &request))?;
-            assert!(matches!(late, Save::Fenced { epoch } if epoch > token.epoch), "{late:?}");
+            assert!(matches!(late, SaveOutcome::Fenced { epoch } if epoch > token.epoch), "{late:?}");
             say("fenced 0 0");
         }
         Ok(())
@@ -143,7 +145,7 @@ impl Child {
 
 /// The acknowledged changes of all children so far.
 #[derive(Default)]
-struct Ledger {
+struct AcknowledgedChanges {
     owners: BTreeMap<(u32, u64), String>,
     epochs: [u64; PARTITIONS as usize],
     saved: [u64; PARTITIONS as usize],
@@ -151,7 +153,7 @@ struct Ledger {
     counts: BTreeMap<String, usize>,
 }
 
-impl Ledger {
+impl AcknowledgedChanges {
     fn take_down(&mut self, child: &str, word: &str) {
         let mut parts = word.split(' ');
         let what = parts.next().unwrap();
@@ -230,7 +232,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
         )
     };
     let mut children: Vec<_> = (0..CHILDREN).map(&mut start).collect();
-    let mut ledger = Ledger::default();
+    let mut changes = AcknowledgedChanges::default();
     for kill in 0..kills {
         let index = kill as usize % CHILDREN;
         let (child, delay, early) = &mut children[index];
@@ -238,7 +240,7 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
             // While it opens the file, perhaps.
             std::thread::sleep(Duration::from_millis(*delay / 10));
         } else if let Ok(first) = child.words.recv_timeout(PATIENCE) {
-            ledger.take_down(&name(index), &first);
+            changes.take_down(&name(index), &first);
             std::thread::sleep(Duration::from_millis(*delay));
         }
         child.kill();
@@ -249,21 +251,21 @@ fn what_is_acknowledged_survives_any_number_of_kills() {
             } else {
                 child.words.try_iter().collect()
             };
-            said.iter().for_each(|word| ledger.take_down(&name(index), word));
+            said.iter().for_each(|word| changes.take_down(&name(index), word));
         }
-        ledger.check(&store);
+        changes.check(&store);
         children[index] = start(index);
     }
     for (index, (child, ..)) in children.iter_mut().enumerate() {
         child.kill();
-        child.words.iter().for_each(|word| ledger.take_down(&name(index), &word));
+        child.words.iter().for_each(|word| changes.take_down(&name(index), &word));
     }
-    ledger.check(&store);
-    ledger.check(&folder.open());
+    changes.check(&store);
+    changes.check(&folder.open());
     let health: String = folder.sql().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(health, "ok");
-    assert!(ledger.saved.iter().all(|saved| *saved > 0), "{:?}", ledger.saved);
-    println!("{kills} kills, seed {seed}: {:?}", ledger.counts);
+    assert!(changes.saved.iter().all(|saved| *saved > 0), "{:?}", changes.saved);
+    println!("{kills} kills, seed {seed}: {:?}", changes.counts);
 }
 
 /// Not a test of its own: creates the file, until it is killed or has done it.

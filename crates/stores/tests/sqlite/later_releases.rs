@@ -2,7 +2,7 @@
 //! refused.
 
 use ephor_core::position::StartPosition;
-use ephor_core::store::{DesiredState, GroupOrigin, Save, SeekRequest, Store};
+use ephor_core::store::{DesiredState, GroupOrigin, SaveOutcome, SeekRequest, Store};
 use ephor_stores::sqlite::{OpenError, SqliteStore};
 
 use crate::fixture::{Folder, LEASE, P, beat, claim, group, hand_over, host, save, wait};
@@ -35,7 +35,7 @@ fn columns_that_a_later_release_added_keep_their_values() {
         let position = ephor_core::checkpoint::Position::Start(StartPosition::Earliest);
         let seek = SeekRequest { partition: P, position, log: None, by: "ada".into(), force: false };
         wait(store.seek(&group(), &seek)).unwrap();
-        assert!(matches!(save(&store, &token, 3).unwrap(), Save::Fenced { .. }));
+        assert!(matches!(save(&store, &token, 3).unwrap(), SaveOutcome::Fenced { .. }));
         claim(&store, P, "a");
     }
     for table in tables {

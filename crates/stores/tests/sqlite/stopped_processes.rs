@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use ephor_core::ids::PartitionId;
-use ephor_core::store::{Save, StoreError};
+use ephor_core::store::{SaveOutcome, StoreError};
 use ephor_stores::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::child_process::{ChildProcess, orders, say};
@@ -29,7 +29,7 @@ fn write_as_a_child() {
     for sequence in 0.. {
         // Others take the lock, too.
         match save(&store, &token, sequence) {
-            Ok(saved) => assert!(matches!(saved, Save::Saved(_)), "{saved:?}"),
+            Ok(saved) => assert!(matches!(saved, SaveOutcome::Saved(_)), "{saved:?}"),
             Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
         }
     }
@@ -59,7 +59,7 @@ fn whoever_is_stopped_does_not_stop_the_others() {
         assert!(took < BOUND, "{took:?}");
         match saved {
             Ok(saved) => {
-                assert!(matches!(saved, Save::Saved(_)), "{saved:?}");
+                assert!(matches!(saved, SaveOutcome::Saved(_)), "{saved:?}");
                 sequence += 1;
                 longest = longest.max(took);
             }

@@ -18,8 +18,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{GroupId, HostId, PartitionId};
 use ephor_core::lease::{ClaimRequest, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest,
-    Store, StoreError, StoreFuture, View,
+    Capabilities, ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RenewalOutcome, SaveOutcome,
+    SaveRequest, SeekOutcome, SeekRequest, Store, StoreError, StoreFuture, View,
 };
 use ephor_stores::sqlite::SqliteStore;
 use serde::Serialize;
@@ -96,8 +96,8 @@ impl TwoProcesses {
     }
 }
 
-fn done(given: bool) -> Handoff {
-    if given { Handoff::Done } else { Handoff::NotOurs }
+fn done(given: bool) -> GiveUpOutcome {
+    if given { GiveUpOutcome::Done } else { GiveUpOutcome::NotOurs }
 }
 
 impl Store for TwoProcesses {
@@ -139,7 +139,7 @@ impl Store for TwoProcesses {
         self.call(group, call, |known: bool| known, |here| here.set_desired_state(group, host, desired))
     }
 
-    fn claim<'a>(&'a self, group: &'a GroupId, it: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, group: &'a GroupId, it: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         let call = || {
             let seen = it.seen.as_ref().map(|version| version.as_revision().unwrap());
             let (above, cause) = (it.above.get(), index(&CLAIMS, &it.cause));
@@ -148,9 +148,9 @@ impl Store for TwoProcesses {
         let read = |claim| match claim {
             ClaimT::Won(token, lease, checkpoint) => {
                 let (token, lease) = (token_in(&token), lease_in(&lease));
-                Claim::Won { token, lease, checkpoint: checkpoint.as_ref().map(checkpoint_in) }
+                ClaimOutcome::Won { token, lease, checkpoint: checkpoint.as_ref().map(checkpoint_in) }
             }
-            ClaimT::Lost(holder) => Claim::Lost { holder: holder.as_ref().map(lease_in) },
+            ClaimT::Lost(holder) => ClaimOutcome::Lost { holder: holder.as_ref().map(lease_in) },
         };
         self.call(group, call, read, |here| here.claim(group, it))
     }
@@ -160,44 +160,44 @@ impl Store for TwoProcesses {
         group: &'a GroupId,
         duration: Duration,
         tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         let call = || Call::Renew(ms(duration), tokens.iter().map(token_out).collect());
         let renewal = |renewal| match renewal {
-            RenewalT::Renewed => Renewal::Renewed,
-            RenewalT::Lost(holder) => Renewal::Lost { holder: holder.as_ref().map(lease_in) },
-            RenewalT::Unknown(what) => Renewal::Unknown { what, retry_after: None },
+            RenewalT::Renewed => RenewalOutcome::Renewed,
+            RenewalT::Lost(holder) => RenewalOutcome::Lost { holder: holder.as_ref().map(lease_in) },
+            RenewalT::Unknown(what) => RenewalOutcome::Unknown { what, retry_after: None },
         };
         let read = move |all: Vec<RenewalT>| all.into_iter().map(renewal).collect();
         self.call(group, call, read, |here| here.renew(group, duration, tokens))
     }
 
-    fn transfer<'a>(&'a self, group: &'a GroupId, it: &'a TransferRequest) -> StoreFuture<'a, Handoff> {
+    fn transfer<'a>(&'a self, group: &'a GroupId, it: &'a TransferRequest) -> StoreFuture<'a, GiveUpOutcome> {
         let call =
             || Call::Transfer(token_out(&it.token), it.to.to_string(), ms(it.duration), it.checkpoint_saved);
         self.call(group, call, done, |here| here.transfer(group, it))
     }
 
-    fn release<'a>(&'a self, group: &'a GroupId, it: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(&'a self, group: &'a GroupId, it: &'a ReleaseRequest) -> StoreFuture<'a, GiveUpOutcome> {
         let cause = index(&RELEASES, &it.cause);
         let call = || Call::Release(token_out(&it.token), cause, text(&it.successor), it.checkpoint_saved);
         self.call(group, call, done, |here| here.release(group, it))
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, it: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, it: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         let position = position_out(&it.position);
         let call = || Call::Save(token_out(&it.token), position, log_text(&it.log), it.rewind);
         let read = |save| match save {
-            SaveT::Saved(checkpoint) => Save::Saved(checkpoint_in(&checkpoint)),
-            SaveT::Behind(stored) => Save::Behind { stored: checkpoint_in(&stored) },
-            SaveT::Fenced(epoch) => Save::Fenced { epoch: Epoch::from_stored(epoch) },
+            SaveT::Saved(checkpoint) => SaveOutcome::Saved(checkpoint_in(&checkpoint)),
+            SaveT::Behind(stored) => SaveOutcome::Behind { stored: checkpoint_in(&stored) },
+            SaveT::Fenced(epoch) => SaveOutcome::Fenced { epoch: Epoch::from_stored(epoch) },
         };
         self.call(group, call, read, |here| here.save(group, it))
     }
 
-    fn seek<'a>(&'a self, group: &'a GroupId, it: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, group: &'a GroupId, it: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         let position = position_out(&it.position);
         let call = || Call::Seek(it.partition.0, position, log_text(&it.log), it.by.clone(), it.force);
-        let read = |epoch| Seek::Done { epoch: Epoch::from_stored(epoch) };
+        let read = |epoch| SeekOutcome::Done { epoch: Epoch::from_stored(epoch) };
         self.call(group, call, read, |here| here.seek(group, it))
     }
 
@@ -258,45 +258,45 @@ async fn carry_out(store: &dyn Store, group: &GroupId, call: Call) -> Result<Val
                 cause: CLAIMS[cause],
             };
             value(match store.claim(group, &request).await? {
-                Claim::Won { token, lease, checkpoint } => {
+                ClaimOutcome::Won { token, lease, checkpoint } => {
                     ClaimT::Won(token_out(&token), lease_out(&lease), checkpoint.as_ref().map(checkpoint_out))
                 }
-                Claim::Lost { holder } => ClaimT::Lost(holder.as_ref().map(lease_out)),
+                ClaimOutcome::Lost { holder } => ClaimT::Lost(holder.as_ref().map(lease_out)),
             })
         }
         Call::Renew(duration, tokens) => {
             let tokens: Vec<_> = tokens.iter().map(token_in).collect();
             let renewals = store.renew(group, Duration::from_millis(duration), &tokens).await?;
             let renewal = |renewal| match renewal {
-                Renewal::Renewed => RenewalT::Renewed,
-                Renewal::Lost { holder } => RenewalT::Lost(holder.as_ref().map(lease_out)),
-                Renewal::Unknown { what, .. } => RenewalT::Unknown(what),
+                RenewalOutcome::Renewed => RenewalT::Renewed,
+                RenewalOutcome::Lost { holder } => RenewalT::Lost(holder.as_ref().map(lease_out)),
+                RenewalOutcome::Unknown { what, .. } => RenewalT::Unknown(what),
             };
             value(renewals.into_iter().map(renewal).collect::<Vec<_>>())
         }
         Call::Transfer(token, to, duration, checkpoint_saved) => {
             let (token, duration) = (token_in(&token), Duration::from_millis(duration));
             let request = TransferRequest { token, to: to.parse().unwrap(), duration, checkpoint_saved };
-            value(store.transfer(group, &request).await? == Handoff::Done)
+            value(store.transfer(group, &request).await? == GiveUpOutcome::Done)
         }
         Call::Release(token, cause, successor, checkpoint_saved) => {
             let (token, cause, successor) = (token_in(&token), RELEASES[cause], maybe_id(&successor));
             let request = ReleaseRequest { token, cause, successor, checkpoint_saved };
-            value(store.release(group, &request).await? == Handoff::Done)
+            value(store.release(group, &request).await? == GiveUpOutcome::Done)
         }
         Call::Save(token, position, named, rewind) => {
             let (token, position, log) = (token_in(&token), position_in(&position), log(&named));
             value(match store.save(group, &SaveRequest { token, position, log, rewind }).await? {
-                Save::Saved(checkpoint) => SaveT::Saved(checkpoint_out(&checkpoint)),
-                Save::Behind { stored } => SaveT::Behind(checkpoint_out(&stored)),
-                Save::Fenced { epoch } => SaveT::Fenced(epoch.get()),
+                SaveOutcome::Saved(checkpoint) => SaveT::Saved(checkpoint_out(&checkpoint)),
+                SaveOutcome::Behind { stored } => SaveT::Behind(checkpoint_out(&stored)),
+                SaveOutcome::Fenced { epoch } => SaveT::Fenced(epoch.get()),
             })
         }
         Call::Seek(partition, position, named, by, force) => {
             let (partition, position, log) = (partition_of(partition), position_in(&position), log(&named));
             match store.seek(group, &SeekRequest { partition, position, log, by, force }).await? {
-                Seek::Done { epoch } => value(epoch.get()),
-                Seek::OtherSdkOwner { owner } => panic!("{owner} is not an owner of another SDK"),
+                SeekOutcome::Done { epoch } => value(epoch.get()),
+                SeekOutcome::OtherSdkOwner { owner } => panic!("{owner} is not an owner of another SDK"),
             }
         }
         Call::History(partition, max) => {

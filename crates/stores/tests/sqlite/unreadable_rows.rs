@@ -2,7 +2,9 @@
 
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
-use ephor_core::store::{Claim, GroupOrigin, Renewal, Save, SeekRequest, Store, StoreError};
+use ephor_core::store::{
+    ClaimOutcome, GroupOrigin, RenewalOutcome, SaveOutcome, SeekRequest, Store, StoreError,
+};
 
 use crate::fixture::{Folder, LEASE, P, beat, claim, finished, group, save, stored, try_claim, wait};
 
@@ -27,12 +29,12 @@ fn a_damaged_lease_is_told_and_the_others_are_served() {
     assert!(view.damaged[0].contains("the lease of partition 3 of ns/homes/alarms: owner"), "{view:?}");
     let answers = wait(store.renew(&group(), LEASE, &[lost.clone(), fine.clone()])).unwrap();
     assert!(
-        matches!(&answers[0], Renewal::Unknown { what, .. } if what.contains("partition 3")),
+        matches!(&answers[0], RenewalOutcome::Unknown { what, .. } if what.contains("partition 3")),
         "{answers:?}"
     );
-    assert_eq!(answers[1], Renewal::Renewed);
+    assert_eq!(answers[1], RenewalOutcome::Renewed);
     assert!(damaged(try_claim(&store, P, "b", Epoch::NONE)).contains("partition 3"));
-    assert!(matches!(save(&store, &fine, 1).unwrap(), Save::Saved(_)));
+    assert!(matches!(save(&store, &fine, 1).unwrap(), SaveOutcome::Saved(_)));
 }
 
 #[test]
@@ -60,7 +62,7 @@ fn a_damaged_checkpoint_is_told_and_a_seek_mends_it() {
         assert_eq!(stored(&store, P), Some(7));
     }
     let claimed = try_claim(&store, P, "b", Epoch::NONE).unwrap();
-    assert!(matches!(claimed, Claim::Won { checkpoint: Some(_), .. }), "{claimed:?}");
+    assert!(matches!(claimed, ClaimOutcome::Won { checkpoint: Some(_), .. }), "{claimed:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use ephor::memory::MemoryStore;
 use ephor::{GroupId, Lease, Store};
-use ephor_core::store::{Save, SaveRequest, StoreFuture, StoreLayer};
+use ephor_core::store::{SaveOutcome, SaveRequest, StoreFuture, StoreLayer};
 
 pub(crate) struct UserStore {
     pub(crate) inner: MemoryStore,
@@ -15,7 +15,7 @@ impl StoreLayer for UserStore {
         &self.inner
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         Box::pin(async move {
             let view = self.inner.view(group).await?;
             let owner = view.lease(request.token.partition).and_then(Lease::token);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! City (the facts) ─► ReadingSchedule (the order) ─► the sender ─► the hub
-//!                                                       └─► Ledger (sent readings) ─► the audit
+//!                                                       └─► SentReadings ─► the audit
 //! ```
 //!
 //! | file | what is in it |
@@ -11,7 +11,7 @@
 //! | `home.rs` | people and rooms: when they get up, leave, come back and sleep |
 //! | `faults.rs` | rare events: break-ins, false alarms, carbon monoxide, empty batteries, wrong clocks, repeats |
 //! | `reading_schedule.rs` | [`ReadingSchedule`]: every sensor sends once a minute, at its own moment |
-//! | `sent_readings.rs` | [`Ledger`]: the sent readings |
+//! | `sent_readings.rs` | [`SentReadings`]: their number and sum for each home |
 //! | `sender.rs` | [`Sensors`]: sends what is due until the hub has it |
 
 mod faults;
@@ -31,7 +31,7 @@ pub use faults::{
 pub use home::room_of;
 pub use reading_schedule::{MAX_PER_CALL, ReadingSchedule};
 pub use sender::{Outbox, SendReport, SensorControls, Sensors};
-pub use sent_readings::{Ledger, Sent};
+pub use sent_readings::{Sent, SentReadings};
 
 /// All homes, and chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

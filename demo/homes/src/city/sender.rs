@@ -5,8 +5,8 @@
 //! the walk ─ every 100 ms what is due ─► a queue for each partition ─► one batch at a time ─► the hub
 //! ```
 //!
-//! *The ledger.* A reading is noted right before the first attempt to send it, and from then on it is sent until the hub
-//! acknowledges it. So the results can never say anything that the ledger does not, and at the end both say the same. Only
+//! *Sent readings.* A reading is noted right before the first attempt to send it, and from then on it is sent until the hub
+//! acknowledges it. So the results can never say anything that the sent readings do not, and at the end both say the same. Only
 //! a hard stop breaks this: what was noted and not acknowledged by then may be stored or not, and the report counts it.
 //!
 //! *A hub that is away.* Queues are short. When one is full, the walk waits, and the city's time stands still with it; when
@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Ledger, ReadingSchedule};
+use super::{ReadingSchedule, SentReadings};
 use crate::reading::{PARTITIONS, Reading, key_of, partition_of};
 use crate::time::CityTime;
 
@@ -113,9 +113,9 @@ impl SensorControls {
 pub struct SendReport {
     /// Events that the hub has acknowledged.
     pub acknowledged: u64,
-    /// Events that were sent at least once and never acknowledged: they are in the ledger, and may be stored or not.
+    /// Events that were sent at least once and never acknowledged: they are among the sent readings, and may be stored or not.
     pub unknown: u64,
-    /// Events that were due and never sent. They are not in the ledger.
+    /// Events that were due and never sent. They are not among the sent readings.
     pub unsent: u64,
 }
 
@@ -147,8 +147,8 @@ pub struct Sensors<O> {
     pub speed: f64,
     /// The number of homes.
     pub homes: u32,
-    /// The ledger of sent readings.
-    pub ledger: Ledger,
+    /// The sent readings.
+    pub sent_readings: SentReadings,
     /// The target.
     pub outbox: O,
     /// The state and the switches.
@@ -183,7 +183,7 @@ struct Walk<O> {
     senders: JoinSet<()>,
     /// Readings from the schedule that are in no queue yet. They are here, not in a future that may be dropped.
     pending: Vec<Batch>,
-    /// Noted in the ledger.
+    /// Noted as sent.
     noted: Arc<AtomicU64>,
     taken: u64,
 }
@@ -200,7 +200,7 @@ impl<O: Outbox> Walk<O> {
             let line = Line {
                 partition: PartitionId(partition),
                 outbox: sensors.outbox.clone(),
-                ledger: sensors.ledger.clone(),
+                sent_readings: sensors.sent_readings.clone(),
                 counters: sensors.sensor_controls.0.clone(),
                 noted: noted.clone(),
             };
@@ -279,9 +279,9 @@ impl<O: Outbox> Walk<O> {
 struct Line<O> {
     partition: PartitionId,
     outbox: O,
-    ledger: Ledger,
+    sent_readings: SentReadings,
     counters: Arc<Counters>,
-    /// Events of which the ledger knows, repeats counted too.
+    /// Events that are noted as sent, repeats counted too.
     noted: Arc<AtomicU64>,
 }
 
@@ -303,7 +303,7 @@ impl<O: Outbox> Line<O> {
             reading.pushed = u64::try_from(now).unwrap_or(u64::MAX);
         }
         let events: Vec<NewEvent> = batch.iter().map(|(reading, _)| event_of(reading)).collect();
-        self.ledger.note_all(batch.iter().filter(|(_, repeat)| !repeat).map(|(reading, _)| reading));
+        self.sent_readings.note_all(batch.iter().filter(|(_, repeat)| !repeat).map(|(reading, _)| reading));
         self.noted.fetch_add(count, Ordering::Relaxed);
         let mut failures = 0;
         while let Err(error) = self.outbox.send(self.partition, events.clone()).await {

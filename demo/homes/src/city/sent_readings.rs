@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::reading::Reading;
 
-/// The ledger. Clones are one ledger: the sender writes it, the auditor reads it.
+/// The number of readings that were sent for each home, and the sum of their hashes. Clones share them: the sender
+/// writes them, the auditor reads them.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub struct SentReadings {
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -26,14 +27,14 @@ pub struct Sent {
     pub fingerprint: u64,
 }
 
-impl Ledger {
-    /// A ledger for homes from 0 on: 16 bytes each.
+impl SentReadings {
+    /// None yet, for homes from 0 on: 16 bytes each.
     pub fn new(homes: u32) -> Self {
         let inner = Inner { homes: vec![Sent::default(); homes as usize], total: 0 };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// Notes a reading: the first sending of it, not a repeat. A home that the ledger does not have is not noted.
+    /// Notes a reading: the first sending of it, not a repeat. A home that is not there is not noted.
     pub fn note(&self, reading: &Reading) {
         self.note_all([reading]);
     }
@@ -77,7 +78,7 @@ mod tests {
     use crate::time::CityTime;
 
     #[test]
-    fn a_ledger_has_the_count_and_the_sum_of_each_home() {
+    fn sent_readings_have_the_count_and_the_sum_of_each_home() {
         let reading = |home, number| Reading {
             home,
             sensor: Sensor::Door,
@@ -88,11 +89,11 @@ mod tests {
             armed: false,
             battery: 1,
         };
-        let (ledger, all) = (Ledger::new(2), [reading(1, 1), reading(1, 2), reading(0, 1)]);
-        let auditor = ledger.clone();
-        ledger.note(&all[0]);
-        ledger.note_all(&all[1..]);
-        ledger.note(&reading(2, 1));
+        let (sent_readings, all) = (SentReadings::new(2), [reading(1, 1), reading(1, 2), reading(0, 1)]);
+        let auditor = sent_readings.clone();
+        sent_readings.note(&all[0]);
+        sent_readings.note_all(&all[1..]);
+        sent_readings.note(&reading(2, 1));
         let sum = all[0].fingerprint().wrapping_add(all[1].fingerprint());
         assert_eq!(auditor.of(1), Sent { readings: 2, fingerprint: sum });
         assert_eq!(auditor.of(2), Sent::default(), "no home of this city");

@@ -20,7 +20,7 @@ use self::audit::{Auditor, LongSent};
 use self::latency::{Latency, Rate};
 use self::locked_state::LockedState;
 use self::model::{AlarmLine, CityNow, HomeNow, NEIGHBOURHOOD, Neighbourhood};
-use crate::city::{City, Ledger, Sent};
+use crate::city::{City, Sent, SentReadings};
 use crate::consolidate::{Consolidation, Homes, OpenAlarms};
 use crate::reading::{PARTITIONS, partition_of};
 use crate::results::{Follower, News, ResultStore};
@@ -39,7 +39,7 @@ const ALARMS: usize = 50;
 #[derive(Debug)]
 pub struct View {
     city: City,
-    ledger: Ledger,
+    sent_readings: SentReadings,
     speed: f64,
     homes: Vec<Mutex<LockedState<Homes>>>,
     alarm_states: Vec<Mutex<LockedState<OpenAlarms>>>,
@@ -52,10 +52,10 @@ pub struct View {
 
 impl View {
     /// Knows nothing yet.
-    pub fn new(city: City, ledger: Ledger, speed: f64) -> Self {
+    pub fn new(city: City, sent_readings: SentReadings, speed: f64) -> Self {
         Self {
             city,
-            ledger,
+            sent_readings,
             speed,
             homes: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             alarm_states: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
@@ -138,7 +138,7 @@ impl View {
             }
         }
         // Sent is asked after found: whatever was found had been sent by then.
-        self.ledger.look(|sent| {
+        self.sent_readings.look(|sent| {
             for (sent, found) in sent.iter().zip(found) {
                 auditor.compare(*sent, found);
             }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_comes_from_the_future_makes_nothing_younger_than_it_is() {
-        let view = View::new(City::new(1, 10), Ledger::new(10), 1.0);
+        let view = View::new(City::new(1, 10), SentReadings::new(10), 1.0);
         view.note(&[u64::MAX]);
         let wall = u64::try_from(SystemClock.wall().0).unwrap();
         assert!(view.pushed.load(Ordering::Relaxed) <= wall);

@@ -10,8 +10,8 @@ use ephor::defaults::{
 use ephor_core::balance::{Fleet, Plan};
 use ephor_core::epoch::Epoch;
 use ephor_core::expiry::LivenessTracker;
-use ephor_core::handover::{self, Ask, Verdict};
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, Reply};
+use ephor_core::handover::{self, NextStep, PendingHandoverRequest};
+use ephor_core::host_record::{HandoverAnswer, HandoverReply, HostRecord, HostState, HostStatistics};
 use ephor_core::ids::{HostId, PartitionId};
 use ephor_core::lease::{ClaimCause, ClaimRequest, LeaseToken, TransferRequest};
 use ephor_core::store::View;
@@ -35,8 +35,8 @@ pub(super) struct Host {
     pub(super) busy: bool,
     pub(super) serves: BTreeMap<PartitionId, Epoch>,
     draining: BTreeSet<PartitionId>,
-    asks: BTreeMap<PartitionId, Ask>,
-    answers: BTreeMap<PartitionId, Answer>,
+    asks: BTreeMap<PartitionId, PendingHandoverRequest>,
+    answers: BTreeMap<PartitionId, HandoverAnswer>,
     beat: u64,
     written: Option<(Monotonic, HostRecord)>,
     pub(super) tracker: Option<LivenessTracker>,
@@ -81,7 +81,7 @@ impl Host {
             state: HostState::Active,
             lease_duration: DEFAULT_LEASE_DURATION,
             max_partitions: None,
-            wants: self.asks.values().map(Ask::want).collect(),
+            wants: self.asks.values().map(PendingHandoverRequest::request).collect(),
             answers: self.answers.values().cloned().collect(),
             statistics: HostStatistics::default(),
             software: String::new(),
@@ -158,11 +158,11 @@ impl Host {
                     let handover =
                         TransferRequest { token, to: asker.clone(), duration, checkpoint_saved: true };
                     steps.handovers.push(handover);
-                    Reply::DrainingUntil(view.at + DEFAULT_HANDOVER_TIMEOUT)
+                    HandoverReply::DrainingUntil(view.at + DEFAULT_HANDOVER_TIMEOUT)
                 } else {
-                    Reply::No
+                    HandoverReply::No
                 };
-                self.answers.insert(partition, Answer { partition, asker: asker.clone(), reply });
+                self.answers.insert(partition, HandoverAnswer { partition, asker: asker.clone(), reply });
             }
         }
     }
@@ -175,13 +175,13 @@ impl Host {
             let answers = view.host(&ask.owner).map_or(&[][..], |owner| &owner.record.answers);
             let (lease, patience, grace) =
                 (view.lease(*partition), DEFAULT_HANDOVER_TIMEOUT, DEFAULT_SLOW_SCAN);
-            match handover::judge(ask, lease, answers, &self.id, now, view.at, patience, grace) {
-                Verdict::Withdraw => false,
-                Verdict::Steal => {
+            match handover::next_step(ask, lease, answers, &self.id, now, view.at, patience, grace) {
+                NextStep::Withdraw => false,
+                NextStep::Steal => {
                     steps.claims.push(self.claim_request(view, *partition, ClaimCause::Unresponsive));
                     false
                 }
-                Verdict::Wait => planned.contains(partition) || ask.draining_since.is_some(),
+                NextStep::Wait => planned.contains(partition) || ask.draining_since.is_some(),
             }
         });
         self.asks = asks;
@@ -192,8 +192,14 @@ impl Host {
             }
             let owner = fleet.members[step.from].id.clone();
             let (partition, epoch) = (step.partition, lease.epoch);
-            let ask =
-                Ask { partition, owner, epoch, asked_at: now, draining_since: None, announced_end: None };
+            let ask = PendingHandoverRequest {
+                partition,
+                owner,
+                epoch,
+                asked_at: now,
+                draining_since: None,
+                announced_end: None,
+            };
             self.asks.insert(step.partition, ask);
         }
     }

@@ -6,7 +6,7 @@
 //!                         └─► handovers, a little later
 //! ```
 //!
-//! The plan is [`ephor_core::balance::plan`], requests are judged by [`ephor_core::handover::judge`], and
+//! The plan is [`ephor_core::balance::plan`], requests proceed by [`ephor_core::handover::next_step`], and
 //! leases change by [`ephor_core::record`]. The store sends no notifications.
 
 mod cost;

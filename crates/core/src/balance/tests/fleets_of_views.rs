@@ -18,7 +18,12 @@ fn lease(partition: u32, owner: Option<usize>, age: u64) -> Lease {
     }
 }
 
-fn entry(number: usize, state: HostState, max_partitions: Option<u32>, wants: Vec<Want>) -> HostEntry {
+fn entry(
+    number: usize,
+    state: HostState,
+    max_partitions: Option<u32>,
+    wants: Vec<HandoverRequest>,
+) -> HostEntry {
     let record = HostRecord {
         id: host(number),
         beat: 1,
@@ -36,7 +41,7 @@ fn entry(number: usize, state: HostState, max_partitions: Option<u32>, wants: Ve
 
 #[test]
 fn a_view_is_read_into_a_fleet() {
-    let want = Want { partition: PartitionId(0), owner: host(0), epoch: Epoch::FIRST };
+    let want = HandoverRequest { partition: PartitionId(0), owner: host(0), epoch: Epoch::FIRST };
     let mut sought = lease(3, None, 1);
     sought.previous_owner = Some(host(0));
     sought.takeover_delay = Duration::from_secs(1);

@@ -11,7 +11,7 @@ fn the_mutation_leaves_the_epoch_where_it_was() {
         (ClaimCause::Expired, 1),
         (ClaimCause::Unresponsive, 1),
         (ClaimCause::Unowned, 2),
-        (ClaimCause::Foreign, 2),
+        (ClaimCause::AboveForeignReader, 2),
     ] {
         let change =
             claim(Some(&first), first.epoch, &request("b", Some(&first), cause), at(40), &rules).unwrap();

@@ -8,10 +8,10 @@ use ephor_core::store::StoreError;
 use serde_json::{json, to_value};
 
 use super::*;
-use crate::admin::{SeekOutcome, SeekStep};
+use crate::admin::{SeekStep, SeekStepOutcome};
 use crate::error::ProcessorError;
 use crate::host::ownership_changes::OwnershipEvent;
-use crate::last_seek::Sought;
+use crate::last_seek::LastSeek;
 use crate::processor::CloseReason;
 use crate::stop_report::StopReport;
 
@@ -102,13 +102,13 @@ fn reports_and_events_are_written_with_their_field_names() {
         to: Position::Start(ephor_core::position::StartPosition::Earliest),
         distance: Some(-4),
         owner: Some(host()),
-        outcome: Some(SeekOutcome::Done(Epoch::FIRST)),
+        outcome: Some(SeekStepOutcome::Done(Epoch::FIRST)),
     };
     let expected = json!({
         "partition": 3, "from": null, "to": {"start": "earliest"}, "distance": -4, "owner": SHOWN_HOST,
         "outcome": {"done": 1},
     });
     assert_eq!(to_value(step).unwrap(), expected);
-    let sought = Sought { epoch: Epoch::FIRST, at: TIME, by: "ada".into() };
+    let sought = LastSeek { epoch: Epoch::FIRST, at: TIME, by: "ada".into() };
     assert_eq!(to_value(sought).unwrap(), json!({"epoch": 1, "at": SHOWN_TIME, "by": "ada"}));
 }

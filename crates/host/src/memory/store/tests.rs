@@ -84,15 +84,15 @@ fn claim(store: &MemoryStore, name: &str) -> LeaseToken {
     let request =
         ClaimRequest { partition: P, host: host(name), duration: LEASE, seen, above: Epoch::NONE, cause };
     match done(store.claim(&group(), &request)) {
-        Claim::Won { token, .. } => token,
-        Claim::Lost { holder } => panic!("lost to {holder:?}"),
+        ClaimOutcome::Won { token, .. } => token,
+        ClaimOutcome::Lost { holder } => panic!("lost to {holder:?}"),
     }
 }
 
 fn release(store: &MemoryStore, token: &LeaseToken, successor: Option<HostId>) {
     let cause = ReleaseCause::Shutdown;
     let request = ReleaseRequest { token: token.clone(), cause, successor, checkpoint_saved: true };
-    assert_eq!(done(store.release(&group(), &request)), Handoff::Done);
+    assert_eq!(done(store.release(&group(), &request)), GiveUpOutcome::Done);
 }
 
 fn woken(store: &MemoryStore, name: &str) -> bool {
@@ -235,7 +235,7 @@ fn of_claims_on_many_threads_one_wins() {
                     let (store, start) = (&store, &start);
                     scope.spawn(move || {
                         start.wait();
-                        matches!(done(store.claim(&group(), &request)), Claim::Won { .. })
+                        matches!(done(store.claim(&group(), &request)), ClaimOutcome::Won { .. })
                     })
                 })
                 .collect();
@@ -255,11 +255,11 @@ fn a_rule_that_is_off_shows() {
     release(&store, &claim(&store, "c"), None);
     assert!(matches!(
         done(store.save(&group(), &SaveRequest::new(&late, &finished(9), None))),
-        Save::Saved(_)
+        SaveOutcome::Saved(_)
     ));
     assert!(matches!(
         done(store.save(&group(), &SaveRequest::new(&late, &finished(3), None))),
-        Save::Saved(_)
+        SaveOutcome::Saved(_)
     ));
 }
 
@@ -284,7 +284,8 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
     let stranger = LeaseToken { owner: host("b"), ..token.clone() };
     done(store.renew(&group(), LEASE, &[stranger.clone(), token.clone()]));
     assert_eq!(news(), [StoreEvent::Renewed { token: token.clone() }]);
-    let Save::Saved(checkpoint) = done(store.save(&group(), &SaveRequest::new(&token, &finished(5), None)))
+    let SaveOutcome::Saved(checkpoint) =
+        done(store.save(&group(), &SaveRequest::new(&token, &finished(5), None)))
     else {
         panic!("the owner may save");
     };
@@ -295,9 +296,9 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
             TransferRequest { token: token.clone(), to: host("b"), duration: LEASE, checkpoint_saved };
         done(store.transfer(&group(), &request))
     };
-    assert_eq!(transfer(&stranger, true), Handoff::NotOurs);
+    assert_eq!(transfer(&stranger, true), GiveUpOutcome::NotOurs);
     assert_eq!(news(), []);
-    assert_eq!(transfer(&token, false), Handoff::Done);
+    assert_eq!(transfer(&token, false), GiveUpOutcome::Done);
     changed(ChangeReason::HandedOver, false);
     let token = claim(&store, "a");
     news();
@@ -306,7 +307,7 @@ fn the_observer_is_told_of_what_was_done_and_of_nothing_else() {
     let request =
         SeekRequest { partition: P, position: finished(1), log: None, by: "ada".into(), force: false };
     done(store.seek(&group(), &request));
-    changed(ChangeReason::Sought { by: "ada".into() }, false);
+    changed(ChangeReason::Seek { by: "ada".into() }, false);
     beat(&store, "a");
     assert_eq!(news(), []);
 }
@@ -328,14 +329,14 @@ fn a_copy_that_is_restored_brings_back_what_was_stored_and_wakes_those_who_wait(
     let copy = store.copy();
     release(&store, &old, None);
     let request = SaveRequest::new(&old, &finished(5), None);
-    assert!(matches!(done(store.save(&group(), &request)), Save::Saved(_)));
+    assert!(matches!(done(store.save(&group(), &request)), SaveOutcome::Saved(_)));
     let (group, me) = (group(), host("a"));
     let waiting = store.changed(&group, &me);
     store.restore(&copy);
     let view = done(store.view(&group));
     assert_eq!((view.leases[0].owner.clone(), view.checkpoints.len()), (Some(host("a")), 0));
     assert!(waiting.now_or_never().is_some());
-    assert_eq!(done(store.renew(&group, LEASE, &[old])), [Renewal::Renewed]);
+    assert_eq!(done(store.renew(&group, LEASE, &[old])), [RenewalOutcome::Renewed]);
 }
 
 /// The watching hosts decide who is dead; the store makes nobody wait for it.
@@ -349,7 +350,10 @@ fn a_wall_clock_that_jumps_by_years_takes_no_lease_away_and_makes_nobody_wait() 
         let token = claim(&store, "a");
         clock.0.fetch_add(jump, Ordering::SeqCst);
         assert!(done(store.view(&group())).lease(P).unwrap().takeover_delay <= LEASE);
-        assert_eq!(done(store.renew(&group(), LEASE, std::slice::from_ref(&token))), [Renewal::Renewed]);
+        assert_eq!(
+            done(store.renew(&group(), LEASE, std::slice::from_ref(&token))),
+            [RenewalOutcome::Renewed]
+        );
         let lease = done(store.view(&group())).lease(P).unwrap().clone();
         assert_eq!((lease.token(), lease.age), (Some(token), Duration::ZERO));
         claim(&store, "b");

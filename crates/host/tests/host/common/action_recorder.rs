@@ -78,36 +78,36 @@ struct Pages {
 }
 
 #[derive(Clone)]
-pub struct Ledger {
+pub struct ActionRecorder {
     environment: Arc<dyn Environment>,
     pages: Arc<Mutex<Pages>>,
 }
 
-impl Ledger {
+impl ActionRecorder {
     pub fn new(fleet: &TestFleet) -> Self {
         Self { environment: fleet.environment(), pages: Arc::default() }
     }
 
-    /// A fleet of this many partitions whose store writes into the ledger, too.
+    /// A fleet of this many partitions whose store writes into the recorder, too.
     pub fn with_fleet(partitions: u32) -> (TestFleet, Self) {
         let fleet = TestFleet::new(partitions).unwrap();
-        let ledger = Self::new(&fleet);
-        let store = ledger.store();
-        (fleet.with_store(Arc::new(store)), ledger)
+        let recorder = Self::new(&fleet);
+        let store = recorder.store();
+        (fleet.with_store(Arc::new(store)), recorder)
     }
 
-    /// A store that writes into the ledger.
+    /// A store that writes into the recorder.
     pub fn store(&self) -> MemoryStore {
-        let ledger = self.clone();
+        let recorder = self.clone();
         let observer = move |_: &_, event: &StoreEvent| match event {
             StoreEvent::Saved { token, checkpoint } => {
                 let sequence = checkpoint.position.finished().map(|sequence| sequence.0);
                 let host = token.owner.name.to_string();
-                ledger.write(host, token.partition, token.epoch, What::Saved(sequence));
+                recorder.write(host, token.partition, token.epoch, What::Saved(sequence));
             }
             StoreEvent::Changed { change, .. } => {
                 let host = change.to.as_ref().map_or("nobody".into(), |to| to.name.to_string());
-                ledger.write(host, change.partition, change.epoch, What::Changed(change.reason.clone()));
+                recorder.write(host, change.partition, change.epoch, What::Changed(change.reason.clone()));
             }
             StoreEvent::Renewed { .. } => {}
         };
@@ -131,12 +131,12 @@ impl Ledger {
         self.environment.now()
     }
 
-    /// Options whose error handler writes into the ledger.
+    /// Options whose error handler writes into the recorder.
     pub fn options(&self) -> EventProcessorOptions {
-        let ledger = self.clone();
+        let recorder = self.clone();
         let on_error = ErrorHandler::new(move |error: &HostError| {
-            let report = Report { at: ledger.now(), kind: format!("{error:?}"), text: error.to_string() };
-            ledger.pages().reports.push(report);
+            let report = Report { at: recorder.now(), kind: format!("{error:?}"), text: error.to_string() };
+            recorder.pages().reports.push(report);
         });
         EventProcessorOptions { on_error: Some(on_error), ..EventProcessorOptions::default() }
     }
@@ -144,7 +144,7 @@ impl Ledger {
     /// A processor that finishes everything at once.
     pub fn scribe(&self) -> Scribe {
         Scribe {
-            ledger: self.clone(),
+            recorder: self.clone(),
             work: Arc::new(|_, _| Box::pin(async { Ok(()) })),
             closing: Arc::new(|_, _| Box::pin(async { Ok(()) })),
         }
@@ -239,7 +239,7 @@ type Closing =
 /// A processor that records everything.
 #[derive(Clone)]
 pub struct Scribe {
-    ledger: Ledger,
+    recorder: ActionRecorder,
     work: Work,
     closing: Closing,
 }
@@ -266,7 +266,7 @@ impl Scribe {
 
     /// Takes this long for every batch.
     pub fn taking(self, time: Duration) -> Self {
-        let environment = self.ledger.environment.clone();
+        let environment = self.recorder.environment.clone();
         self.working(move |_, _| {
             let done = environment.sleep_until(environment.now() + time);
             async move {
@@ -279,27 +279,27 @@ impl Scribe {
 
 impl EventProcessor for Scribe {
     async fn open(&mut self, context: &PartitionContext) -> Result<(), BoxError> {
-        self.ledger.pages().contexts.insert(context.partition(), context.clone());
-        self.ledger.note(context, What::Opened);
+        self.recorder.pages().contexts.insert(context.partition(), context.clone());
+        self.recorder.note(context, What::Opened);
         Ok(())
     }
 
     async fn process_events(&mut self, context: &PartitionContext, events: &[Event]) -> Result<(), BoxError> {
         let numbers: Vec<u64> = events.iter().map(|event| event.sequence.0).collect();
-        self.ledger.note(context, What::Delivered(numbers.clone()));
+        self.recorder.note(context, What::Delivered(numbers.clone()));
         (self.work)(context.clone(), events.to_vec()).await?;
-        self.ledger.note(context, What::Finished(numbers));
+        self.recorder.note(context, What::Finished(numbers));
         Ok(())
     }
 
     async fn process_error(&mut self, context: &PartitionContext, error: &PartitionError) {
-        self.ledger.note(context, What::Told(format!("{error:?}")));
+        self.recorder.note(context, What::Told(format!("{error:?}")));
     }
 
     async fn close(&mut self, context: &PartitionContext, reason: CloseReason) -> Result<(), BoxError> {
-        self.ledger.note(context, What::Closing(reason));
+        self.recorder.note(context, What::Closing(reason));
         (self.closing)(context.clone(), reason).await?;
-        self.ledger.note(context, What::Closed(reason));
+        self.recorder.note(context, What::Closed(reason));
         Ok(())
     }
 }
@@ -331,9 +331,14 @@ pub fn send(fleet: &TestFleet, partition: PartitionId, events: u64) -> u64 {
 }
 
 /// Waits until an owner has finished this event and those before it.
-pub async fn until_finished(fleet: &TestFleet, ledger: &Ledger, partition: PartitionId, sequence: u64) {
+pub async fn until_finished(
+    fleet: &TestFleet,
+    recorder: &ActionRecorder,
+    partition: PartitionId,
+    sequence: u64,
+) {
     let what = format!("event {sequence} of partition {partition} was not finished");
-    fleet.until(&what, || ledger.finished(partition).contains(&sequence)).await.unwrap();
+    fleet.until(&what, || recorder.finished(partition).contains(&sequence)).await.unwrap();
 }
 
 /// The stored checkpoint.

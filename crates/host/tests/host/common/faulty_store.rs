@@ -12,7 +12,7 @@ use ephor_core::BoxFuture;
 use ephor_core::lease::LeaseToken;
 pub use ephor_core::store::StoreMethod as Op;
 use ephor_core::store::{
-    Renewal, Save, SaveRequest, StoreError, StoreFuture, StoreLayer, StoreRequest, View,
+    RenewalOutcome, SaveOutcome, SaveRequest, StoreError, StoreFuture, StoreLayer, StoreRequest, View,
 };
 
 /// All operations that a host uses.
@@ -48,7 +48,7 @@ pub enum Trouble {
     Panics,
 }
 
-type RenewalRule = Box<dyn FnMut(PartitionId) -> Option<Renewal> + Send>;
+type RenewalRule = Box<dyn FnMut(PartitionId) -> Option<RenewalOutcome> + Send>;
 
 #[derive(Default)]
 struct State {
@@ -94,7 +94,7 @@ impl FaultyStore {
     }
 
     /// From now on these are the answers to renewals of single leases.
-    pub fn answer_renewals(&self, rule: impl FnMut(PartitionId) -> Option<Renewal> + Send + 'static) {
+    pub fn answer_renewals(&self, rule: impl FnMut(PartitionId) -> Option<RenewalOutcome> + Send + 'static) {
         self.state().renewals = Some(Box::new(rule));
     }
 
@@ -213,8 +213,8 @@ impl StoreLayer for FaultyStore {
         duration: Duration,
         tokens: &'a [LeaseToken],
         limit: Option<Duration>,
-    ) -> StoreFuture<'a, Vec<Renewal>> {
-        let answers: Vec<Option<Renewal>> = {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
+        let answers: Vec<Option<RenewalOutcome>> = {
             let mut state = self.state();
             state.renewed.push(tokens.iter().map(|token| token.partition).collect());
             let mut rule = state.renewals.take();
@@ -233,7 +233,7 @@ impl StoreLayer for FaultyStore {
         self.call(Op::Renew, Box::pin(through))
     }
 
-    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, group: &'a GroupId, request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         let trouble = self.state().troubles.get(&Op::Save).filter(|(_, times)| *times > 0).map(|it| it.0);
         if let Some(Trouble::LandsUnheardAfter(time)) = trouble {
             land(self.inner.clone(), group.clone(), request.clone(), time);

@@ -26,8 +26,8 @@ use ephor_core::host_record::HostRecord;
 use ephor_core::ids::{ConsumerGroup, GroupId, HostId, HubName, Namespace, PartitionId};
 use ephor_core::lease::{ClaimRequest, Lease, LeaseToken, LeaseVersion, ReleaseRequest, TransferRequest};
 use ephor_core::store::{
-    Capabilities, Claim, DesiredState, GroupOrigin, Handoff, RefusalCause, Renewal, Save, SaveRequest, Seek,
-    SeekRequest, Store, StoreError, StoreFuture, View,
+    Capabilities, ClaimOutcome, DesiredState, GiveUpOutcome, GroupOrigin, RefusalCause, RenewalOutcome,
+    SaveOutcome, SaveRequest, SeekOutcome, SeekRequest, Store, StoreError, StoreFuture, View,
 };
 use ephor_core::time::Timestamp;
 use sha2::{Digest, Sha256};
@@ -327,7 +327,7 @@ impl Store for LegacyContainer {
         only_read(&self.inner)
     }
 
-    fn claim<'a>(&'a self, _group: &'a GroupId, _request: &'a ClaimRequest) -> StoreFuture<'a, Claim> {
+    fn claim<'a>(&'a self, _group: &'a GroupId, _request: &'a ClaimRequest) -> StoreFuture<'a, ClaimOutcome> {
         only_read(&self.inner)
     }
 
@@ -336,7 +336,7 @@ impl Store for LegacyContainer {
         _group: &'a GroupId,
         _duration: Duration,
         _tokens: &'a [LeaseToken],
-    ) -> StoreFuture<'a, Vec<Renewal>> {
+    ) -> StoreFuture<'a, Vec<RenewalOutcome>> {
         only_read(&self.inner)
     }
 
@@ -344,19 +344,23 @@ impl Store for LegacyContainer {
         &'a self,
         _group: &'a GroupId,
         _request: &'a TransferRequest,
-    ) -> StoreFuture<'a, Handoff> {
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         only_read(&self.inner)
     }
 
-    fn release<'a>(&'a self, _group: &'a GroupId, _request: &'a ReleaseRequest) -> StoreFuture<'a, Handoff> {
+    fn release<'a>(
+        &'a self,
+        _group: &'a GroupId,
+        _request: &'a ReleaseRequest,
+    ) -> StoreFuture<'a, GiveUpOutcome> {
         only_read(&self.inner)
     }
 
-    fn save<'a>(&'a self, _group: &'a GroupId, _request: &'a SaveRequest) -> StoreFuture<'a, Save> {
+    fn save<'a>(&'a self, _group: &'a GroupId, _request: &'a SaveRequest) -> StoreFuture<'a, SaveOutcome> {
         only_read(&self.inner)
     }
 
-    fn seek<'a>(&'a self, _group: &'a GroupId, _request: &'a SeekRequest) -> StoreFuture<'a, Seek> {
+    fn seek<'a>(&'a self, _group: &'a GroupId, _request: &'a SeekRequest) -> StoreFuture<'a, SeekOutcome> {
         only_read(&self.inner)
     }
 

@@ -9,7 +9,7 @@ use ephor_core::lease::{
 };
 use ephor_core::record::{self, Change, LeaseRecord, NoEpochLeft};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Claim, Handoff, Seek, SeekRequest, StoreError};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, SeekOutcome, SeekRequest, StoreError};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::blob_names::Names;
@@ -22,7 +22,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &ClaimRequest,
-    ) -> Result<Claim, StoreError> {
+    ) -> Result<ClaimOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.partition;
         for _ in 0..MAX_ATTEMPTS {
@@ -30,7 +30,7 @@ impl Session {
             // An unreadable position fails the claim: an owner could not start from it.
             state.checkpoint(group, partition)?;
             let old = state.record();
-            let lost = || Claim::Lost { holder: state.seen_lease() };
+            let lost = || ClaimOutcome::Lost { holder: state.seen_lease() };
             if state.version() != request.seen {
                 return Ok(lost());
             }
@@ -57,12 +57,12 @@ impl Session {
             let Fencing::Fenced(fenced) = fencing else {
                 // A seek intervened: it also removes the owner.
                 let holder = self.lease_now(group, &names, partition).await?;
-                return Ok(Claim::Lost { holder: holder.map(|now| now.seen()) });
+                return Ok(ClaimOutcome::Lost { holder: holder.map(|now| now.seen()) });
             };
             self.append_history(group, &names, change.history).await;
             let token = LeaseToken { partition, owner: request.host.clone(), epoch };
             let lease = lease.seen_at(state.now);
-            return Ok(Claim::Won { token, lease, checkpoint: fenced.checkpoint });
+            return Ok(ClaimOutcome::Won { token, lease, checkpoint: fenced.checkpoint });
         }
         Err(too_many_conflicts(partition))
     }
@@ -71,7 +71,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &TransferRequest,
-    ) -> Result<Handoff, StoreError> {
+    ) -> Result<GiveUpOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.token.partition;
         for _ in 0..MAX_ATTEMPTS {
@@ -84,7 +84,7 @@ impl Session {
             state.checkpoint(group, partition)?;
             let highest = state.highest();
             let Some(change) = record::transfer(state.record(), highest, request, state.now)? else {
-                return Ok(Handoff::NotOurs);
+                return Ok(GiveUpOutcome::NotOurs);
             };
             if !is_local && !self.revoke_present(&names, &state, None).await? {
                 continue;
@@ -98,7 +98,7 @@ impl Session {
             }
             self.raise_fence(group, &names, partition, epoch, state.checkpoint).await?;
             self.append_history(group, &names, change.history).await;
-            return Ok(Handoff::Done);
+            return Ok(GiveUpOutcome::Done);
         }
         Err(too_many_conflicts(partition))
     }
@@ -108,16 +108,16 @@ impl Session {
         &self,
         group: &GroupId,
         request: &ReleaseRequest,
-    ) -> Result<Handoff, StoreError> {
+    ) -> Result<GiveUpOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.token.partition;
         for _ in 0..MAX_ATTEMPTS {
             let Some((lease, now)) = self.ownership_now(group, &names, partition).await? else {
-                return Ok(Handoff::NotOurs);
+                return Ok(GiveUpOutcome::NotOurs);
             };
             let fence = lease.record.epoch;
             let Some(change) = record::release(Some(&lease.record), fence, request, now) else {
-                return Ok(Handoff::NotOurs);
+                return Ok(GiveUpOutcome::NotOurs);
             };
             if !self.is_local_host(&names, &request.token.owner) {
                 let now = self.with_batch(&names, lease.clone(), now).await?;
@@ -127,7 +127,7 @@ impl Session {
             }
             if self.write_lease(&names, Some(&lease), &change.lease).await?.is_some() {
                 self.append_history(group, &names, change.history).await;
-                return Ok(Handoff::Done);
+                return Ok(GiveUpOutcome::Done);
             }
         }
         Err(too_many_conflicts(partition))
@@ -160,14 +160,14 @@ impl Session {
         &self,
         group: &GroupId,
         request: &SeekRequest,
-    ) -> Result<Seek, StoreError> {
+    ) -> Result<SeekOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         for _ in 0..MAX_ATTEMPTS {
             let state = self.read_state_with_batch(group, &names, request.partition).await?;
             if let (Some(owner), false) =
                 (state.lease.as_ref().and_then(|l| l.other_sdk_owner.clone()), request.force)
             {
-                return Ok(Seek::OtherSdkOwner { owner });
+                return Ok(SeekOutcome::OtherSdkOwner { owner });
             }
             let epoch = seek_change(state.record(), state.highest(), request, state.now)?.lease.epoch;
             if !self.take_epoch(&names, request.partition, &state, epoch).await? {
@@ -185,7 +185,7 @@ impl Session {
                 continue;
             }
             self.remove_owner(group, &names, state, epoch, request).await?;
-            return Ok(Seek::Done { epoch });
+            return Ok(SeekOutcome::Done { epoch });
         }
         Err(too_many_conflicts(request.partition))
     }

@@ -4,7 +4,7 @@ use ephor_core::checkpoint::Checkpoint;
 use ephor_core::ids::GroupId;
 use ephor_core::record::{self, CheckpointRecord, SaveVerdict};
 use ephor_core::rules::Rules;
-use ephor_core::store::{Save, SaveRequest, StoreError};
+use ephor_core::store::{SaveOutcome, SaveRequest, StoreError};
 use ephor_core::time::Timestamp;
 
 use crate::azblob::layout::blob_names::Names;
@@ -19,7 +19,7 @@ impl Session {
         &self,
         group: &GroupId,
         request: &SaveRequest,
-    ) -> Result<Save, StoreError> {
+    ) -> Result<SaveOutcome, StoreError> {
         let names = self.ensure_group(group).await?;
         let partition = request.token.partition;
         let mut known = self.checkpoints.get(&names, partition);
@@ -40,7 +40,7 @@ impl Session {
                 return Ok(refused(verdict));
             };
             if let Some(saved) = self.write_checkpoint(&names, request, blob.as_ref(), checkpoint).await? {
-                return Ok(Save::Saved(saved));
+                return Ok(SaveOutcome::Saved(saved));
             }
         }
         Err(too_many_conflicts(partition))
@@ -101,10 +101,10 @@ impl Session {
     }
 }
 
-fn refused(verdict: SaveVerdict) -> Save {
+fn refused(verdict: SaveVerdict) -> SaveOutcome {
     match verdict {
-        SaveVerdict::Write(checkpoint) => Save::Saved(checkpoint),
-        SaveVerdict::Behind(stored) => Save::Behind { stored },
-        SaveVerdict::Fenced { epoch } => Save::Fenced { epoch },
+        SaveVerdict::Write(checkpoint) => SaveOutcome::Saved(checkpoint),
+        SaveVerdict::Behind(stored) => SaveOutcome::Behind { stored },
+        SaveVerdict::Fenced { epoch } => SaveOutcome::Fenced { epoch },
     }
 }

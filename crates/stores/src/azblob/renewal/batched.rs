@@ -14,7 +14,7 @@ use std::time::Duration;
 use ephor_core::BoxFuture;
 use ephor_core::ids::{GroupId, HostId};
 use ephor_core::lease::LeaseToken;
-use ephor_core::store::{FORGET_HOSTS_AFTER, Renewal, StoreError};
+use ephor_core::store::{FORGET_HOSTS_AFTER, RenewalOutcome, StoreError};
 use ephor_core::time::Timestamp;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
@@ -173,7 +173,7 @@ impl Session {
                 if is_new && self.forget_stale_leases(call, modified) {
                     return false;
                 }
-                call.close(|token| certain.contains(&token), || Ok(Renewal::Renewed));
+                call.close(|token| certain.contains(&token), || Ok(RenewalOutcome::Renewed));
                 true
             }
             Ok(Write::Refused) => {
@@ -288,7 +288,7 @@ impl Session {
         let before = self.leases.version(names, token.partition);
         let (lease, now) = match self.ownership_now(group, names, token.partition).await {
             Ok(Some(found)) => found,
-            Ok(None) => return Some(Ok(Renewal::Lost { holder: None })),
+            Ok(None) => return Some(Ok(RenewalOutcome::Lost { holder: None })),
             Err(error) => return Some(Err(error)),
         };
         self.leases.put_read(names, token.partition, before, lease.clone());
@@ -300,7 +300,7 @@ impl Session {
             return Some(self.renew_one(group, names, duration, token).await);
         }
         let now = self.with_batch(names, lease, now).await;
-        Some(now.map(|now| Renewal::Lost { holder: Some(now.seen()) }))
+        Some(now.map(|now| RenewalOutcome::Lost { holder: Some(now.seen()) }))
     }
 
     /// Forgets cached leases after a new batch was created. Without a batch there was no revocation, unless it

@@ -13,7 +13,7 @@ use std::time::Duration;
 use ephor_core::ids::GroupId;
 use ephor_core::lease::LeaseToken;
 use ephor_core::record;
-use ephor_core::store::{Renewal, StoreError};
+use ephor_core::store::{RenewalOutcome, StoreError};
 use futures_util::{StreamExt, stream};
 
 use crate::azblob::layout::blob_names::Names;
@@ -21,7 +21,7 @@ use crate::azblob::operations::fencing::too_many_conflicts;
 use crate::azblob::service::error_mapping;
 use crate::azblob::session::{MAX_ATTEMPTS, Session, locked, within};
 
-pub(in crate::azblob) type Outcome = Result<Renewal, StoreError>;
+pub(in crate::azblob) type Outcome = Result<RenewalOutcome, StoreError>;
 
 /// The outcomes of a call, by the index of the token. Each is stored as soon as it is known; those that are
 /// missing when the call's time is over are unknown.
@@ -57,7 +57,7 @@ impl Session {
         duration: Duration,
         tokens: &[LeaseToken],
         limit: Duration,
-    ) -> Result<Vec<Renewal>, StoreError> {
+    ) -> Result<Vec<RenewalOutcome>, StoreError> {
         if tokens.is_empty() {
             return Ok(vec![]);
         }
@@ -130,15 +130,15 @@ impl Session {
                 }
                 None => match self.ownership_now(group, names, partition).await? {
                     Some(found) => found,
-                    None => return Ok(Renewal::Lost { holder: None }),
+                    None => return Ok(RenewalOutcome::Lost { holder: None }),
                 },
             };
             let Some(renewed) = record::renew(Some(&lease.record), token, duration, now) else {
                 let holder = self.with_batch(names, lease, now).await?.seen();
-                return Ok(Renewal::Lost { holder: Some(holder) });
+                return Ok(RenewalOutcome::Lost { holder: Some(holder) });
             };
             if self.write_lease(names, Some(&lease), &renewed).await?.is_some() {
-                return Ok(Renewal::Renewed);
+                return Ok(RenewalOutcome::Renewed);
             }
         }
         Err(too_many_conflicts(partition))
@@ -150,6 +150,6 @@ fn longest_pause(outcomes: Vec<Outcome>) -> Option<StoreError> {
     outcomes.into_iter().filter_map(Result::err).rev().max_by_key(StoreError::retry_after)
 }
 
-fn unknown(error: &StoreError) -> Renewal {
-    Renewal::Unknown { what: error.to_string(), retry_after: error.retry_after() }
+fn unknown(error: &StoreError) -> RenewalOutcome {
+    RenewalOutcome::Unknown { what: error.to_string(), retry_after: error.retry_after() }
 }

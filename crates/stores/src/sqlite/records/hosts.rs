@@ -1,6 +1,6 @@
 //! Reads and writes host records, and the desired states of hosts.
 
-use ephor_core::host_record::{HostRecord, Want};
+use ephor_core::host_record::{HandoverRequest, HostRecord};
 use ephor_core::ids::HostId;
 use ephor_core::store::{DesiredState, FORGET_DRAINED_HOSTS_AFTER, FORGET_HOSTS_AFTER, HostEntry};
 use rusqlite::{OptionalExtension, Row, params};
@@ -50,7 +50,7 @@ impl Records<'_> {
     }
 
     /// The partitions that the host asked for in its stored record; none if that is unreadable.
-    fn wants_of(&self, host: &HostId) -> TransactionResult<Vec<Want>> {
+    fn wants_of(&self, host: &HostId) -> TransactionResult<Vec<HandoverRequest>> {
         let sql = "SELECT host, record FROM hosts WHERE group_id = ?1 AND host = ?2";
         let mut statement = self.connection.prepare_cached(sql)?;
         let before = statement.query_row(params![self.id(), host.to_string()], |row| Ok(record(row)));

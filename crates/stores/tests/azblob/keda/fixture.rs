@@ -13,7 +13,7 @@ use ephor_core::checkpoint::Position;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
 use ephor_core::source::EventSource;
-use ephor_core::store::{Seek, SeekRequest, Store};
+use ephor_core::store::{SeekOutcome, SeekRequest, Store};
 use ephor_core::time::{Clock, Monotonic, Timestamp};
 use ephor_eventhubs::{ConnectionString, EventHub};
 use ephor_gateway::{Gateway, GatewayConfig};
@@ -157,7 +157,7 @@ impl World {
         let group = store.groups().await.unwrap().remove(0);
         let (partition, position) = (PartitionId(partition), Position::Start(start.clone()));
         let request = SeekRequest { partition, position, log: None, by: "ada".into(), force: false };
-        assert!(matches!(store.seek(&group, &request).await.unwrap(), Seek::Done { .. }));
+        assert!(matches!(store.seek(&group, &request).await.unwrap(), SeekOutcome::Done { .. }));
     }
 
     async fn begin(&self, start: StartPosition) -> Host {

@@ -8,7 +8,7 @@ use ephor_core::epoch::Epoch;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken};
 use ephor_core::position::{SequenceNumber, StartPosition};
-use ephor_core::store::{Claim, Handoff, Save, SaveRequest};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, SaveOutcome, SaveRequest};
 
 use super::StoreFixture;
 use super::first_calls::{P, Scene, at_once, finished, timeless};
@@ -24,7 +24,7 @@ pub async fn the_owner_saves_and_everybody_reads(fixture: &dyn StoreFixture) {
     let token = scene.claim(P, "a").await;
     assert_eq!(scene.view().await.checkpoints, []);
     for sequence in [0, 1, 41] {
-        let Save::Saved(checkpoint) = scene.save(&token, &finished(sequence)).await else {
+        let SaveOutcome::Saved(checkpoint) = scene.save(&token, &finished(sequence)).await else {
             panic!("the owner may save");
         };
         assert_eq!((&checkpoint.position, checkpoint.epoch), (&finished(sequence), token.epoch));
@@ -36,7 +36,7 @@ async fn assert_behind(scene: &Scene, token: &LeaseToken, position: Position) {
     let before = scene.view().await;
     let outcome = scene.save(token, &position).await;
     let stored = before.checkpoint(token.partition).unwrap().clone();
-    assert_eq!(outcome, Save::Behind { stored }, "saving {position:?}");
+    assert_eq!(outcome, SaveOutcome::Behind { stored }, "saving {position:?}");
     assert_eq!(timeless(scene.view().await), timeless(before), "saving {position:?}");
 }
 
@@ -63,12 +63,12 @@ pub async fn a_rewind_moves_back_for_the_owner_alone(fixture: &dyn StoreFixture)
     let position = Position::Start(StartPosition::Earliest);
     let rewind = SaveRequest { rewind: true, ..SaveRequest::new(&token, &position, None) };
     let outcome = scene.store.save(&scene.group, &rewind).await.unwrap();
-    assert!(matches!(&outcome, Save::Saved(saved) if saved.position == position), "{outcome:?}");
+    assert!(matches!(&outcome, SaveOutcome::Saved(saved) if saved.position == position), "{outcome:?}");
     scene.saved(&token, finished(4)).await;
     scene.hand_over(&token, "b").await;
     if scene.store.capabilities().fences_checkpoints {
         let late = scene.store.save(&scene.group, &rewind).await.unwrap();
-        assert!(matches!(late, Save::Fenced { .. }), "{late:?}");
+        assert!(matches!(late, SaveOutcome::Fenced { .. }), "{late:?}");
         assert_eq!(scene.view().await.checkpoint(P).unwrap().position, finished(4));
     }
 }
@@ -113,11 +113,11 @@ pub async fn in_another_log_there_is_no_back(fixture: &dyn StoreFixture) {
     let (old, new) = (LogId::new("old"), LogId::new("new"));
     let token = scene.claim(P, "a").await;
     let first = scene.save_in(&token, &finished(900), Some(&old)).await;
-    assert!(matches!(first, Save::Saved(_)), "{first:?}");
+    assert!(matches!(first, SaveOutcome::Saved(_)), "{first:?}");
     let back = scene.save_in(&token, &finished(3), Some(&old)).await;
-    assert!(matches!(back, Save::Behind { .. }), "{back:?}");
+    assert!(matches!(back, SaveOutcome::Behind { .. }), "{back:?}");
     let renewed = scene.save_in(&token, &finished(3), Some(&new)).await;
-    assert!(matches!(renewed, Save::Saved(_)), "{renewed:?}");
+    assert!(matches!(renewed, SaveOutcome::Saved(_)), "{renewed:?}");
     let stored = scene.view().await.checkpoint(P).cloned().unwrap();
     assert_eq!((stored.position, stored.log), (finished(3), Some(new)));
 }
@@ -129,7 +129,7 @@ pub async fn a_save_leaves_the_lease_alone(fixture: &dyn StoreFixture) {
     scene.saved(&token, finished(1)).await;
     assert_eq!(Some(scene.lease(P).await.version), takeover.seen);
     // An owner that saves but no longer renews can still be taken over.
-    assert!(matches!(scene.try_claim(&takeover).await, Claim::Won { .. }));
+    assert!(matches!(scene.try_claim(&takeover).await, ClaimOutcome::Won { .. }));
 }
 
 async fn assert_fenced(scene: &Scene, token: &LeaseToken, why: &str) {
@@ -137,7 +137,7 @@ async fn assert_fenced(scene: &Scene, token: &LeaseToken, why: &str) {
     // Ahead of, equal to and behind the stored position: the fence is checked first.
     for sequence in [1_000, 50, 1] {
         let outcome = scene.save(token, &finished(sequence)).await;
-        let Save::Fenced { epoch } = outcome else { panic!("{why}: {outcome:?}") };
+        let SaveOutcome::Fenced { epoch } = outcome else { panic!("{why}: {outcome:?}") };
         if let Some(lease) = before.lease(token.partition) {
             assert_eq!(epoch, lease.epoch, "{why}");
         }
@@ -163,7 +163,7 @@ pub async fn a_late_save_of_an_earlier_owner_is_fenced(fixture: &dyn StoreFixtur
     assert_fenced(&scene, &fourth, "after a seek").await;
     let fifth = scene.claim(P, "a").await;
     assert_fenced(&scene, &first, "after the first owner is owner again").await;
-    let sixth = scene.claim_as(P, "a", ClaimCause::Foreign).await;
+    let sixth = scene.claim_as(P, "a", ClaimCause::AboveForeignReader).await;
     assert_fenced(&scene, &fifth, "after the owner claimed again").await;
     scene.saved(&sixth, finished(51)).await;
 }
@@ -198,11 +198,13 @@ pub async fn a_checkpoint_outlives_every_change_of_owner(fixture: &dyn StoreFixt
     let stored = scene.view().await.checkpoint(P).cloned();
     let token = scene.hand_over(&token, "b").await;
     assert_eq!(scene.view().await.checkpoint(P).cloned(), stored);
-    assert_eq!(scene.release(&token).await, Handoff::Done);
+    assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
     assert_eq!(scene.view().await.checkpoint(P).cloned(), stored);
-    for cause in [ClaimCause::Unowned, ClaimCause::Unresponsive, ClaimCause::Expired, ClaimCause::Foreign] {
+    for cause in
+        [ClaimCause::Unowned, ClaimCause::Unresponsive, ClaimCause::Expired, ClaimCause::AboveForeignReader]
+    {
         let request = scene.request(P, "c", cause).await;
-        let Claim::Won { checkpoint, .. } = scene.try_claim(&request).await else {
+        let ClaimOutcome::Won { checkpoint, .. } = scene.try_claim(&request).await else {
             panic!("no other host claims");
         };
         assert_eq!(checkpoint, stored, "{cause:?}");
@@ -214,11 +216,11 @@ pub async fn after_a_release_its_epoch_still_saves_until_the_next_claim(fixture:
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
     scene.saved(&token, finished(49)).await;
-    assert_eq!(scene.release(&token).await, Handoff::Done);
+    assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
     // A save that was in flight when the lease was released.
     scene.saved(&token, finished(50)).await;
     let request = scene.request(P, "b", ClaimCause::Unowned).await;
-    let Claim::Won { checkpoint, .. } = scene.try_claim(&request).await else {
+    let ClaimOutcome::Won { checkpoint, .. } = scene.try_claim(&request).await else {
         panic!("no other host claims");
     };
     assert_eq!(checkpoint.map(|checkpoint| checkpoint.position), Some(finished(50)));
@@ -237,7 +239,7 @@ pub async fn a_claim_reads_the_checkpoint_after_the_fence(fixture: &dyn StoreFix
     for partition in (0..ROUNDS).map(PartitionId) {
         let token = scene.claim(partition, "a").await;
         let steal = scene.request(partition, "b", ClaimCause::Unresponsive).await;
-        let mut calls: Vec<BoxFuture<'static, Option<Claim>>> = Vec::new();
+        let mut calls: Vec<BoxFuture<'static, Option<ClaimOutcome>>> = Vec::new();
         for sequence in 1..=SAVES {
             let (scene, token) = (scene.clone(), token.clone());
             calls.push(Box::pin(async move {
@@ -249,7 +251,7 @@ pub async fn a_claim_reads_the_checkpoint_after_the_fence(fixture: &dyn StoreFix
         let among = usize::try_from(partition.0).unwrap() % calls.len();
         calls.insert(among, Box::pin(async move { Some(claimant.try_claim(&steal).await) }));
         let outcome = at_once(calls).await.into_iter().flatten().next();
-        let Some(Claim::Won { checkpoint, .. }) = outcome else {
+        let Some(ClaimOutcome::Won { checkpoint, .. }) = outcome else {
             panic!("saves do not change the lease: {outcome:?}");
         };
         let stored = scene.view().await.checkpoint(partition).cloned();

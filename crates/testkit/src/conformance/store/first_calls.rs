@@ -14,7 +14,8 @@ use ephor_core::lease::{
 };
 use ephor_core::position::SequenceNumber;
 use ephor_core::store::{
-    Capabilities, Claim, Handoff, Renewal, Save, SaveRequest, Seek, SeekRequest, Store, View,
+    Capabilities, ClaimOutcome, GiveUpOutcome, RenewalOutcome, SaveOutcome, SaveRequest, SeekOutcome,
+    SeekRequest, Store, View,
 };
 use ephor_core::time::Timestamp;
 
@@ -129,7 +130,7 @@ impl Scene {
         ClaimRequest { partition, host: host(name), duration: LEASE, seen, above: Epoch::NONE, cause }
     }
 
-    pub(super) async fn try_claim(&self, request: &ClaimRequest) -> Claim {
+    pub(super) async fn try_claim(&self, request: &ClaimRequest) -> ClaimOutcome {
         self.store.claim(&self.group, request).await.unwrap()
     }
 
@@ -137,8 +138,8 @@ impl Scene {
     pub(super) async fn claim_as(&self, partition: PartitionId, name: &str, cause: ClaimCause) -> LeaseToken {
         let request = self.request(partition, name, cause).await;
         match self.try_claim(&request).await {
-            Claim::Won { token, .. } => token,
-            Claim::Lost { holder } => panic!("a claim right after a view lost to {holder:?}"),
+            ClaimOutcome::Won { token, .. } => token,
+            ClaimOutcome::Lost { holder } => panic!("a claim right after a view lost to {holder:?}"),
         }
     }
 
@@ -150,14 +151,14 @@ impl Scene {
         self.claim_as(partition, name, ClaimCause::Unresponsive).await
     }
 
-    pub(super) async fn renew(&self, token: &LeaseToken) -> Renewal {
+    pub(super) async fn renew(&self, token: &LeaseToken) -> RenewalOutcome {
         let tokens = std::slice::from_ref(token);
         let mut answers = self.store.renew(&self.group, LEASE, tokens).await.unwrap();
         assert_eq!(answers.len(), 1, "one answer for one token");
         answers.remove(0)
     }
 
-    pub(super) async fn transfer(&self, token: &LeaseToken, to: &str) -> Handoff {
+    pub(super) async fn transfer(&self, token: &LeaseToken, to: &str) -> GiveUpOutcome {
         let request =
             TransferRequest { token: token.clone(), to: host(to), duration: LEASE, checkpoint_saved: true };
         self.store.transfer(&self.group, &request).await.unwrap()
@@ -165,39 +166,44 @@ impl Scene {
 
     /// A transfer that must succeed, and the token of the new owner.
     pub(super) async fn hand_over(&self, token: &LeaseToken, to: &str) -> LeaseToken {
-        assert_eq!(self.transfer(token, to).await, Handoff::Done);
+        assert_eq!(self.transfer(token, to).await, GiveUpOutcome::Done);
         self.lease(token.partition).await.token().expect("there is an owner")
     }
 
-    pub(super) async fn release_as(&self, token: &LeaseToken, cause: ReleaseCause) -> Handoff {
+    pub(super) async fn release_as(&self, token: &LeaseToken, cause: ReleaseCause) -> GiveUpOutcome {
         let request = ReleaseRequest { token: token.clone(), cause, successor: None, checkpoint_saved: true };
         self.store.release(&self.group, &request).await.unwrap()
     }
 
-    pub(super) async fn release(&self, token: &LeaseToken) -> Handoff {
+    pub(super) async fn release(&self, token: &LeaseToken) -> GiveUpOutcome {
         self.release_as(token, ReleaseCause::Shutdown).await
     }
 
-    pub(super) async fn save(&self, token: &LeaseToken, position: &Position) -> Save {
+    pub(super) async fn save(&self, token: &LeaseToken, position: &Position) -> SaveOutcome {
         self.save_in(token, position, None).await
     }
 
-    pub(super) async fn save_in(&self, token: &LeaseToken, position: &Position, log: Option<&LogId>) -> Save {
+    pub(super) async fn save_in(
+        &self,
+        token: &LeaseToken,
+        position: &Position,
+        log: Option<&LogId>,
+    ) -> SaveOutcome {
         self.store.save(&self.group, &SaveRequest::new(token, position, log)).await.unwrap()
     }
 
     /// A save that must succeed.
     pub(super) async fn saved(&self, token: &LeaseToken, position: Position) {
         let outcome = self.save(token, &position).await;
-        assert!(matches!(&outcome, Save::Saved(c) if c.position == position), "{outcome:?}");
+        assert!(matches!(&outcome, SaveOutcome::Saved(c) if c.position == position), "{outcome:?}");
     }
 
     /// A seek that must succeed, and its epoch.
     pub(super) async fn seek(&self, partition: PartitionId, position: Position) -> Epoch {
         let request = SeekRequest { partition, position, log: None, by: "ada".into(), force: false };
         match self.store.seek(&self.group, &request).await.unwrap() {
-            Seek::Done { epoch } => epoch,
-            Seek::OtherSdkOwner { owner } => panic!("{owner} is not an owner of another SDK"),
+            SeekOutcome::Done { epoch } => epoch,
+            SeekOutcome::OtherSdkOwner { owner } => panic!("{owner} is not an owner of another SDK"),
         }
     }
 

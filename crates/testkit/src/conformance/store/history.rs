@@ -6,7 +6,7 @@
 use ephor_core::history::{ChangeReason, OwnershipChange};
 use ephor_core::ids::PartitionId;
 use ephor_core::lease::{ClaimCause, ReleaseCause};
-use ephor_core::store::{Claim, Handoff, Seek, SeekRequest};
+use ephor_core::store::{ClaimOutcome, GiveUpOutcome, SeekOutcome, SeekRequest};
 
 use super::StoreFixture;
 use super::first_calls::{ODD_TEXTS, P, Scene, finished, host};
@@ -35,8 +35,8 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
     assert_newest(&scene, Some("a"), Some("b"), claimed(ClaimCause::Expired)).await;
     scene.steal(P, "c").await;
     assert_newest(&scene, Some("b"), Some("c"), claimed(ClaimCause::Unresponsive)).await;
-    let mut token = scene.claim_as(P, "c", ClaimCause::Foreign).await;
-    assert_newest(&scene, Some("c"), Some("c"), claimed(ClaimCause::Foreign)).await;
+    let mut token = scene.claim_as(P, "c", ClaimCause::AboveForeignReader).await;
+    assert_newest(&scene, Some("c"), Some("c"), claimed(ClaimCause::AboveForeignReader)).await;
     for cause in [
         ReleaseCause::Shutdown,
         ReleaseCause::ProcessorFailed,
@@ -45,7 +45,7 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
     ] {
         token = scene.hand_over(&token, "d").await;
         assert_newest(&scene, Some("c"), Some("d"), ChangeReason::HandedOver).await;
-        assert_eq!(scene.release_as(&token, cause).await, Handoff::Done);
+        assert_eq!(scene.release_as(&token, cause).await, GiveUpOutcome::Done);
         assert_newest(&scene, Some("d"), None, ChangeReason::Released(cause)).await;
         token = scene.claim(P, "c").await;
     }
@@ -54,8 +54,8 @@ pub async fn every_kind_of_change_is_remembered(fixture: &dyn StoreFixture) {
         let request =
             SeekRequest { partition: P, position: finished(1), log: None, by: by.into(), force: false };
         let outcome = scene.store.seek(&scene.group, &request).await.unwrap();
-        assert!(matches!(outcome, Seek::Done { .. }), "{outcome:?}");
-        assert_newest(&scene, owner.take(), None, ChangeReason::Sought { by: by.into() }).await;
+        assert!(matches!(outcome, SeekOutcome::Done { .. }), "{outcome:?}");
+        assert_newest(&scene, owner.take(), None, ChangeReason::Seek { by: by.into() }).await;
     }
 }
 
@@ -106,9 +106,9 @@ pub async fn what_was_refused_is_no_history(fixture: &dyn StoreFixture) {
     let token = scene.claim(P, "a").await;
     let next = scene.hand_over(&token, "b").await;
     let before = history(&scene, None, 100).await;
-    assert!(matches!(scene.try_claim(&blind).await, Claim::Lost { .. }));
-    assert_eq!(scene.transfer(&token, "c").await, Handoff::NotOurs);
-    assert_eq!(scene.release(&token).await, Handoff::NotOurs);
+    assert!(matches!(scene.try_claim(&blind).await, ClaimOutcome::Lost { .. }));
+    assert_eq!(scene.transfer(&token, "c").await, GiveUpOutcome::NotOurs);
+    assert_eq!(scene.release(&token).await, GiveUpOutcome::NotOurs);
     scene.renew(&next).await;
     scene.saved(&next, finished(1)).await;
     assert_eq!(history(&scene, None, 100).await, before);

@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{Answer, HostRecord, HostState, HostStatistics, ReadHub, Reply, Want};
+use ephor_core::host_record::{
+    HandoverAnswer, HandoverReply, HandoverRequest, HostRecord, HostState, HostStatistics, ReadHub,
+};
 use ephor_core::ids::{HostId, Incarnation, LogId, PartitionId};
 use ephor_core::store::DesiredState;
 use ephor_core::time::Timestamp;
@@ -18,13 +20,16 @@ const NO_DRAIN: DesiredState = DesiredState { drain: false };
 
 /// Every field differs from its default and from every other.
 fn full_record(id: HostId) -> HostRecord {
-    let want = |partition, owner, epoch| Want {
+    let want = |partition, owner, epoch| HandoverRequest {
         partition: PartitionId(partition),
         owner: host(owner),
         epoch: Epoch::from_stored(epoch),
     };
-    let answer =
-        |partition, asker, reply| Answer { partition: PartitionId(partition), asker: host(asker), reply };
+    let answer = |partition, asker, reply| HandoverAnswer {
+        partition: PartitionId(partition),
+        asker: host(asker),
+        reply,
+    };
     HostRecord {
         id,
         beat: 11,
@@ -33,8 +38,8 @@ fn full_record(id: HostId) -> HostRecord {
         max_partitions: Some(13),
         wants: vec![want(10, "b", 14), want(2, "c", 15)],
         answers: vec![
-            answer(16, "d", Reply::DrainingUntil(Timestamp(1_700_000_000_017))),
-            answer(3, "e", Reply::No),
+            answer(16, "d", HandoverReply::DrainingUntil(Timestamp(1_700_000_000_017))),
+            answer(3, "e", HandoverReply::No),
         ],
         statistics: HostStatistics { owned: 18, events: 19, lag_events: 20, failures: 21 },
         software: "22.23.24-beta+25".into(),
@@ -75,7 +80,11 @@ pub async fn every_state_and_odd_text_reads_back(fixture: &dyn StoreFixture) {
         assert_reads_back(&scene, HostRecord { software: text.into(), ..plain_record(host("a")) }).await;
         let visible: String = text.chars().filter(|c| !c.is_whitespace() && !c.is_control()).collect();
         let record = HostRecord {
-            wants: vec![Want { partition: P, owner: host(&visible), epoch: Epoch::from_stored(1) }],
+            wants: vec![HandoverRequest {
+                partition: P,
+                owner: host(&visible),
+                epoch: Epoch::from_stored(1),
+            }],
             ..plain_record(host(&visible))
         };
         assert_reads_back(&scene, record).await;
@@ -100,7 +109,7 @@ pub async fn extreme_figures_read_back(fixture: &dyn StoreFixture) {
                 lag_events: largest,
                 failures: largest,
             },
-            wants: vec![Want {
+            wants: vec![HandoverRequest {
                 partition: PartitionId(u32::MAX),
                 owner: id.clone(),
                 epoch: Epoch::from_stored(largest),

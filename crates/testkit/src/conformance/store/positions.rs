@@ -6,7 +6,7 @@ use ephor_core::checkpoint::Position;
 use ephor_core::ids::{LogId, PartitionId};
 use ephor_core::lease::ClaimCause;
 use ephor_core::position::{Offset, SequenceNumber, StartPosition};
-use ephor_core::store::{Claim, Save, Seek, SeekRequest};
+use ephor_core::store::{ClaimOutcome, SaveOutcome, SeekOutcome, SeekRequest};
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
@@ -54,7 +54,7 @@ fn positions() -> Vec<Position> {
 async fn assert_reads_back(scene: &Scene, partition: PartitionId, position: Position, log: Option<LogId>) {
     let seen = scene.view().await.checkpoint(partition).cloned();
     let request = scene.request(partition, "reader", ClaimCause::Expired).await;
-    let Claim::Won { checkpoint, .. } = scene.try_claim(&request).await else {
+    let ClaimOutcome::Won { checkpoint, .. } = scene.try_claim(&request).await else {
         panic!("no other host claims");
     };
     assert_eq!(checkpoint, seen);
@@ -88,11 +88,11 @@ pub async fn log_ids_read_back(fixture: &dyn StoreFixture) {
         let request =
             SeekRequest { partition: P, position, log: log.clone(), by: "ada".into(), force: false };
         let outcome = scene.store.seek(&scene.group, &request).await.unwrap();
-        assert!(matches!(outcome, Seek::Done { .. }), "{outcome:?}");
+        assert!(matches!(outcome, SeekOutcome::Done { .. }), "{outcome:?}");
         assert_reads_back(&scene, P, finished(3), log.clone()).await;
         let token = scene.claim_as(P, "a", ClaimCause::Expired).await;
         let outcome = scene.save_in(&token, &finished(4), log.as_ref()).await;
-        assert!(matches!(&outcome, Save::Saved(c) if c.log == log), "{outcome:?}");
+        assert!(matches!(&outcome, SaveOutcome::Saved(c) if c.log == log), "{outcome:?}");
         assert_reads_back(&scene, P, finished(4), log).await;
     }
 }

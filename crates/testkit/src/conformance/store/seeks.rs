@@ -9,7 +9,7 @@ use ephor_core::checkpoint::Position;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::PartitionId;
 use ephor_core::position::StartPosition;
-use ephor_core::store::Renewal;
+use ephor_core::store::RenewalOutcome;
 
 use super::StoreFixture;
 use super::first_calls::{LEASE, P, Scene, at_once, finished, host};
@@ -30,7 +30,7 @@ pub async fn a_seek_takes_a_new_epoch_and_leaves_no_owner(fixture: &dyn StoreFix
     assert_ne!(lease.version, before.version);
     let checkpoint = view.checkpoint(P).unwrap();
     assert_eq!((&checkpoint.position, checkpoint.epoch), (&position, epoch));
-    assert!(matches!(scene.renew(&token).await, Renewal::Lost { .. }));
+    assert!(matches!(scene.renew(&token).await, RenewalOutcome::Lost { .. }));
 }
 
 pub async fn a_seek_may_move_back(fixture: &dyn StoreFixture) {

@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, reason = "the name of a property is its promise")]
 
-use ephor_core::store::{Renewal, Save};
+use ephor_core::store::{RenewalOutcome, SaveOutcome};
 use ephor_core::time::Timestamp;
 
 use super::StoreFixture;
@@ -19,7 +19,7 @@ pub async fn ages_grow_and_a_renewal_resets_them(fixture: &dyn StoreFixture) {
     // A save is not a sign of life.
     scene.saved(&token, finished(1)).await;
     assert!(scene.lease(P).await.age >= age);
-    assert_eq!(scene.renew(&token).await, Renewal::Renewed);
+    assert_eq!(scene.renew(&token).await, RenewalOutcome::Renewed);
     let after = scene.view().await;
     let age = after.lease(P).unwrap().age;
     let since_before = after.at.since(before.at);
@@ -56,7 +56,7 @@ pub async fn changes_are_dated_by_the_clock_of_the_store(fixture: &dyn StoreFixt
     fixture.pass(tick).await;
     let before_save = scene.view().await.at;
     let outcome = scene.save(&token, &finished(1)).await;
-    let Save::Saved(checkpoint) = outcome else { panic!("{outcome:?}") };
+    let SaveOutcome::Saved(checkpoint) = outcome else { panic!("{outcome:?}") };
     let saved = scene.view().await;
     within(before_save, checkpoint.saved_at, saved.at, "saved");
     fixture.pass(tick).await;

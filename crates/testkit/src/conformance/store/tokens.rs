@@ -7,7 +7,7 @@ use std::time::Duration;
 use ephor_core::epoch::Epoch;
 use ephor_core::ids::{HostId, Incarnation, PartitionId};
 use ephor_core::lease::{ClaimCause, LeaseToken, ReleaseCause, ReleaseRequest};
-use ephor_core::store::{Handoff, Renewal};
+use ephor_core::store::{GiveUpOutcome, RenewalOutcome};
 
 use super::StoreFixture;
 use super::first_calls::{LEASE, P, Scene, finished, host, timeless};
@@ -29,9 +29,9 @@ pub async fn every_change_of_owner_raises_the_epoch_and_none_is_used_twice(fixtu
         epochs.push(("claim after seek", token_after_seek.epoch));
         let token = scene.claim_as(P, "e", ClaimCause::Expired).await;
         epochs.push(("claim of an expired lease", token.epoch));
-        let token = scene.claim_as(P, "e", ClaimCause::Foreign).await;
+        let token = scene.claim_as(P, "e", ClaimCause::AboveForeignReader).await;
         epochs.push(("claim of the own lease", token.epoch));
-        assert_eq!(scene.release(&token).await, Handoff::Done);
+        assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
         // The next round claims after a release.
     }
     for pair in epochs.windows(2) {
@@ -44,15 +44,15 @@ async fn assert_powerless(scene: &Scene, token: &LeaseToken, why: &str) {
     let before = scene.view().await;
     let history = scene.store.history(&scene.group, None, 1000).await.unwrap();
     let renewal = scene.renew(token).await;
-    let Renewal::Lost { holder } = renewal else { panic!("renewed after {why}") };
+    let RenewalOutcome::Lost { holder } = renewal else { panic!("renewed after {why}") };
     let seen = before.lease(token.partition);
     assert_eq!(
         holder.as_ref().map(|lease| (lease.token(), lease.version.clone())),
         seen.map(|lease| (lease.token(), lease.version.clone())),
         "holder after {why}"
     );
-    assert_eq!(scene.transfer(token, "accomplice").await, Handoff::NotOurs, "transfer after {why}");
-    assert_eq!(scene.release(token).await, Handoff::NotOurs, "release after {why}");
+    assert_eq!(scene.transfer(token, "accomplice").await, GiveUpOutcome::NotOurs, "transfer after {why}");
+    assert_eq!(scene.release(token).await, GiveUpOutcome::NotOurs, "release after {why}");
     assert_eq!(timeless(scene.view().await), timeless(before), "records after {why}");
     let since = scene.store.history(&scene.group, None, 1000).await.unwrap();
     assert_eq!(since, history, "history after {why}");
@@ -71,9 +71,9 @@ pub async fn a_token_whose_epoch_is_over_changes_nothing(fixture: &dyn StoreFixt
     scene.seek(P, finished(2)).await;
     assert_powerless(&scene, &taker, "a seek").await;
     let token = scene.claim(P, "a").await;
-    let again = scene.claim_as(P, "a", ClaimCause::Foreign).await;
+    let again = scene.claim_as(P, "a", ClaimCause::AboveForeignReader).await;
     assert_powerless(&scene, &token, "its own claim").await;
-    assert_eq!(scene.release(&again).await, Handoff::Done);
+    assert_eq!(scene.release(&again).await, GiveUpOutcome::Done);
     assert_powerless(&scene, &again, "a release").await;
 }
 
@@ -110,7 +110,7 @@ pub async fn a_renewal_changes_the_version_and_no_ownership(fixture: &dyn StoreF
         let duration = Duration::from_millis(60_000 * seconds + 7);
         let tokens = std::slice::from_ref(&token);
         let answers = scene.store.renew(&scene.group, duration, tokens).await.unwrap();
-        assert_eq!(answers, [Renewal::Renewed]);
+        assert_eq!(answers, [RenewalOutcome::Renewed]);
         let lease = scene.lease(P).await;
         assert_eq!(lease.token().as_ref(), Some(&token));
         assert_eq!((lease.acquired_at, lease.previous_owner), (first.acquired_at, None));
@@ -126,17 +126,17 @@ pub async fn one_renewal_answers_for_each_token_in_order(fixture: &dyn StoreFixt
     let stolen = scene.claim(PartitionId(9), "a").await;
     let taker = scene.steal(PartitionId(9), "b").await;
     let released = scene.claim(PartitionId(1), "a").await;
-    assert_eq!(scene.release(&released).await, Handoff::Done);
+    assert_eq!(scene.release(&released).await, GiveUpOutcome::Done);
     let also_mine = scene.claim(PartitionId(0), "a").await;
     let unknown = LeaseToken { partition: PartitionId(77), ..mine.clone() };
     let tokens = [unknown, mine, stolen, also_mine, released];
     let answers = scene.store.renew(&scene.group, LEASE, &tokens).await.unwrap();
     let [
-        Renewal::Lost { holder: None },
-        Renewal::Renewed,
-        Renewal::Lost { holder: Some(holder) },
-        Renewal::Renewed,
-        Renewal::Lost { holder: Some(nobody) },
+        RenewalOutcome::Lost { holder: None },
+        RenewalOutcome::Renewed,
+        RenewalOutcome::Lost { holder: Some(holder) },
+        RenewalOutcome::Renewed,
+        RenewalOutcome::Lost { holder: Some(nobody) },
     ] = &answers[..]
     else {
         panic!("{answers:?}");
@@ -157,7 +157,7 @@ pub async fn a_transfer_gives_the_lease_to_its_new_owner(fixture: &dyn StoreFixt
     assert_eq!(lease.duration, Some(LEASE));
     // It was a handover: the old owner knows, and nobody needs to wait.
     assert_eq!((lease.previous_owner, lease.takeover_delay), (None, Duration::ZERO));
-    assert_eq!(scene.renew(&next).await, Renewal::Renewed);
+    assert_eq!(scene.renew(&next).await, RenewalOutcome::Renewed);
     scene.saved(&next, finished(1)).await;
 }
 
@@ -165,7 +165,7 @@ pub async fn a_release_leaves_the_partition_to_nobody(fixture: &dyn StoreFixture
     let scene = Scene::new(fixture).await;
     let token = scene.claim(P, "a").await;
     let before = scene.lease(P).await;
-    assert_eq!(scene.release(&token).await, Handoff::Done);
+    assert_eq!(scene.release(&token).await, GiveUpOutcome::Done);
     let lease = scene.lease(P).await;
     assert_eq!(lease.owner, None);
     assert_ne!(lease.version, before.version);
@@ -185,7 +185,7 @@ pub async fn a_release_names_its_successor_until_the_next_claim(fixture: &dyn St
         successor: successor.clone(),
         checkpoint_saved: true,
     };
-    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), Handoff::Done);
+    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), GiveUpOutcome::Done);
     assert_eq!(scene.lease(P).await.successor, successor);
     let token = scene.claim(P, "c").await;
     assert_eq!(scene.lease(P).await.successor, None);

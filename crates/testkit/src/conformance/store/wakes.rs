@@ -8,9 +8,9 @@
 use std::time::Duration;
 
 use ephor_core::epoch::Epoch;
-use ephor_core::host_record::{HostRecord, Want};
+use ephor_core::host_record::{HandoverRequest, HostRecord};
 use ephor_core::lease::{ReleaseCause, ReleaseRequest};
-use ephor_core::store::{DesiredState, Handoff};
+use ephor_core::store::{DesiredState, GiveUpOutcome};
 
 use super::StoreFixture;
 use super::first_calls::{P, Scene, finished, host, plain_record};
@@ -66,13 +66,13 @@ pub async fn a_transfer_wakes_the_new_owner(fixture: &dyn StoreFixture) {
     scene.hand_over(&token, "b").await;
     assert_woken(&scene, "b").await;
     settle(&scene, &["b"]).await;
-    assert_eq!(scene.transfer(&token, "b").await, Handoff::NotOurs);
+    assert_eq!(scene.transfer(&token, "b").await, GiveUpOutcome::NotOurs);
     assert_asleep(&scene, "b").await;
 }
 
 pub async fn a_want_wakes_the_owner_when_it_is_new(fixture: &dyn StoreFixture) {
     let Some(scene) = scene_that_wakes(fixture).await else { return };
-    let want = |epoch| Want { partition: P, owner: host("a"), epoch: Epoch::from_stored(epoch) };
+    let want = |epoch| HandoverRequest { partition: P, owner: host("a"), epoch: Epoch::from_stored(epoch) };
     let asking = |wants| HostRecord { wants, ..plain_record(host("b")) };
     settle(&scene, &["a"]).await;
     scene.heartbeat(&asking(vec![want(1)])).await;
@@ -99,7 +99,7 @@ pub async fn a_release_wakes_the_successor(fixture: &dyn StoreFixture) {
         successor: Some(host("b")),
         checkpoint_saved: true,
     };
-    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), Handoff::Done);
+    assert_eq!(scene.store.release(&scene.group, &request).await.unwrap(), GiveUpOutcome::Done);
     assert_woken(&scene, "b").await;
 }
 

@@ -39,13 +39,13 @@ impl Outbox for Hub {
     }
 }
 
-fn sensors(hub: &Hub) -> (Sensors<Hub>, Ledger, SensorControls) {
-    let (ledger, sensor_controls) = (Ledger::new(HOMES), SensorControls::default());
+fn sensors(hub: &Hub) -> (Sensors<Hub>, SentReadings, SensorControls) {
+    let (sent_readings, sensor_controls) = (SentReadings::new(HOMES), SensorControls::default());
     let schedule = ReadingSchedule::new(City::new(7, HOMES), CityTime(1_800_000_000_000), SPEED);
-    let (ledger_too, board) = (ledger.clone(), sensor_controls.clone());
+    let (sent_too, board) = (sent_readings.clone(), sensor_controls.clone());
     (
-        Sensors { schedule, speed: SPEED, homes: HOMES, ledger, outbox: hub.clone(), sensor_controls },
-        ledger_too,
+        Sensors { schedule, speed: SPEED, homes: HOMES, sent_readings, outbox: hub.clone(), sensor_controls },
+        sent_too,
         board,
     )
 }
@@ -62,7 +62,7 @@ async fn until(mut so: impl FnMut() -> bool) {
 }
 
 /// Per home, what was stored is what was noted, each reading at least once, in order, where it belongs.
-fn check(hub: &Hub, ledger: &Ledger) -> usize {
+fn check(hub: &Hub, sent_readings: &SentReadings) -> usize {
     let mut ids = BTreeSet::new();
     let mut sums = vec![super::super::Sent::default(); HOMES as usize];
     let mut newest = vec![[0; 4]; HOMES as usize];
@@ -81,26 +81,26 @@ fn check(hub: &Hub, ledger: &Ledger) -> usize {
             *newest = reading.number;
         }
     }
-    ledger.look(|homes| assert_eq!(homes, sums));
-    assert_eq!(ledger.total(), ids.len() as u64);
+    sent_readings.look(|homes| assert_eq!(homes, sums));
+    assert_eq!(sent_readings.total(), ids.len() as u64);
     stored.len() - ids.len()
 }
 
 #[tokio::test]
-async fn what_is_stored_is_what_the_ledger_says() {
+async fn what_is_stored_is_what_was_noted_as_sent() {
     let hub = Hub(Arc::new(HubState { failing: 20, ..HubState::default() }));
-    let (sensors, ledger, board) = sensors(&hub);
+    let (sensors, sent_readings, board) = sensors(&hub);
     let enough = until(|| board.acknowledged() > 5_000 && board.resent() > 0);
     let report = sensors.run(enough, Duration::from_secs(60)).await;
     assert!(report.is_clean() && report.acknowledged > 5_000, "{report}");
     assert_eq!((board.in_flight(), board.acknowledged()), (0, report.acknowledged));
-    assert!(check(&hub, &ledger) > 0, "something was stored twice, or this proves nothing");
+    assert!(check(&hub, &sent_readings) > 0, "something was stored twice, or this proves nothing");
 }
 
 #[tokio::test]
 async fn the_citys_time_stands_still_while_the_hub_is_away() {
     let hub = Hub::default();
-    let (sensors, ledger, board) = sensors(&hub);
+    let (sensors, sent_readings, board) = sensors(&hub);
     let story = async {
         until(|| board.acknowledged() > 1_000).await;
         hub.0.away.store(true, Ordering::Relaxed);
@@ -115,13 +115,13 @@ async fn the_citys_time_stands_still_while_the_hub_is_away() {
     };
     let report = sensors.run(story, Duration::from_secs(60)).await;
     assert!(report.is_clean(), "{report}");
-    check(&hub, &ledger);
+    check(&hub, &sent_readings);
 }
 
 #[tokio::test]
 async fn a_stop_while_the_hub_is_away_loses_nothing() {
     let hub = Hub::default();
-    let (sensors, ledger, board) = sensors(&hub);
+    let (sensors, sent_readings, board) = sensors(&hub);
     let story = async {
         until(|| board.acknowledged() > 500).await;
         hub.0.away.store(true, Ordering::Relaxed);
@@ -134,13 +134,13 @@ async fn a_stop_while_the_hub_is_away_loses_nothing() {
     };
     let report = sensors.run(story, Duration::from_secs(60)).await;
     assert!(report.is_clean(), "{report}");
-    check(&hub, &ledger);
+    check(&hub, &sent_readings);
 }
 
 #[tokio::test]
 async fn a_hard_stop_is_counted() {
     let hub = Hub::default();
-    let (sensors, ledger, board) = sensors(&hub);
+    let (sensors, sent_readings, board) = sensors(&hub);
     let story = async {
         until(|| board.acknowledged() > 500).await;
         hub.0.away.store(true, Ordering::Relaxed);
@@ -151,7 +151,7 @@ async fn a_hard_stop_is_counted() {
     assert_eq!(board.in_flight(), report.unknown + report.unsent);
     let stored = hub.0.stored.lock().unwrap().len() as u64;
     assert_eq!(stored, report.acknowledged);
-    let repeats = report.acknowledged + report.unknown - ledger.total();
+    let repeats = report.acknowledged + report.unknown - sent_readings.total();
     assert!(repeats < report.acknowledged, "readings that were never sent are not counted");
     assert!(report.to_string().contains("unacknowledged that may be stored"), "{report}");
 }
@@ -159,7 +159,7 @@ async fn a_hard_stop_is_counted() {
 #[tokio::test]
 async fn detectors_join_when_they_are_switched_on() {
     let hub = Hub::default();
-    let (sensors, ledger, board) = sensors(&hub);
+    let (sensors, sent_readings, board) = sensors(&hub);
     let has_gas = |hub: &Hub| {
         let stored = hub.0.stored.lock().unwrap();
         stored.iter().any(|(_, event)| {
@@ -173,5 +173,5 @@ async fn detectors_join_when_they_are_switched_on() {
         until(|| has_gas(&hub)).await;
     };
     assert!(sensors.run(story, Duration::from_secs(60)).await.is_clean());
-    check(&hub, &ledger);
+    check(&hub, &sent_readings);
 }

@@ -1,6 +1,6 @@
-//! `ephor-model [--hosts 2|3] [--partitions 1|2] … [--mutation NAME]`: searches all states of the lease protocol.
-//!
-//! Prints the shortest counterexample of a violated property.
+//! `ephor-model [--hosts 2|3] [--partitions 1|2] … [--mutation NAME]`: searches all states of the lease
+//! protocol within the bounds, and prints a counterexample if a property is violated; with `--mutation` the
+//! shortest one.
 
 #![allow(clippy::print_stdout, reason = "a command that prints")]
 

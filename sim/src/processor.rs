@@ -1,5 +1,5 @@
-//! The simulation's own processor, for runs without a user's own (`user_code.rs`): it is slow or fails, and reports
-//! every step to the judge.
+//! The simulation's own processor, for runs without a user's own (`user_code.rs`): it is slow or fails, and
+//! reports every step to the judge.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The result of a run: success, a broken promise, or a panic of the simulation or of a host.
+//! Plays a run and returns its result: success, a broken promise, or a panic of the simulation or of a host.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
-//! A user's own parts of a simulation: a processor, a store, bodies of events, and conditions that must hold in the
-//! end. Without a processor, the simulation's own runs (`processor.rs`).
+//! A user's own parts of a simulation: a processor, a store, bodies of events, and conditions that must hold
+//! in the end. Without a processor, the simulation's own runs (`processor.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

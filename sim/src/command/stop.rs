@@ -1,5 +1,5 @@
-//! Handles Ctrl-C and SIGTERM: seeds in progress are finished, and the progress file keeps the rest for the
-//! next run.
+//! A flag that Ctrl-C or SIGTERM sets: `play_seeds.rs` then finishes the seeds in progress, and the progress
+//! file keeps the rest for the next run. A second signal ends the process at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

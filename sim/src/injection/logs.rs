@@ -1,4 +1,5 @@
-//! Injects faults of the hub's log: bursts, retention, damage, compaction, and stale replicas.
+//! Injects faults of the hub's log: bursts, retention, damage, compaction, stale replicas, and a hub that is
+//! created again with more events.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Checks graceful shutdown: calls in flight get the promised time, no new call begins, and nobody takes the
-//! host's partitions meanwhile.
+//! Checks graceful shutdown: calls in flight get the promised time and end with it, no new call begins long
+//! after the order, and the stop returns. Steals of the host's leases meanwhile are checked in `steals.rs`.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Measures fleets of real hosts on virtual time, with a store a few milliseconds away and a hub in memory.
-//! One fleet goes through all changes.
+//! One fleet goes through all changes but the slow start, which a second fleet plays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -112,7 +112,7 @@ fn the_decisions_alone_come_to_rest_with_the_fewest_moves() {
 }
 
 #[test]
-fn the_page_and_the_picture_say_what_the_command_prints() {
+fn the_page_says_what_the_command_prints_and_shows_the_picture() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let page = fs::read_to_string(docs.join("scale.md")).unwrap();
     assert!(page.contains(documents::BEGIN) && page.contains(documents::END));

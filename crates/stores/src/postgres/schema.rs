@@ -28,7 +28,7 @@ const LOCK_WAIT_MS: u32 = 8_000;
 ///
 /// The key of a group is its three names, separated by spaces. A host is stored as `name#incarnation`.
 /// Times are milliseconds of the clock of one run of the server, and `server` names that run: see
-/// clock.rs. Positions, origins of groups (the column `founding`) and host records are text in the formats of `text/`.
+/// clock.rs. Positions, origins of groups (the column `founding`) and host records are text in the formats of `record_text/`.
 const VERSION_1: &str = "
 CREATE TABLE $s.groups (
     group_key text PRIMARY KEY,

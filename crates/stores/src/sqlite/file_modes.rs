@@ -1,4 +1,5 @@
-//! Restricts the permissions of the database files, so that other users cannot read or write them.
+//! Creates the database file for its user only, and takes the access to existing database files from other
+//! users who may read but not write.
 //!
 //! A new database is accessible to its user only (0600), and SQLite gives the files beside it the same
 //! mode. On an existing file, users lose access who may read and not write: they cannot run a host, but

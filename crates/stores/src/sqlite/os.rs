@@ -1,5 +1,5 @@
-//! The services of the operating system that the SQLite store needs. Linux only; a port replaces this file, and
-//! `os.rs` of `ephor-runtime`.
+//! The services of the operating system that the SQLite store needs. Linux only; a port replaces this file,
+//! and `os.rs` of `ephor-runtime`.
 //!
 //! | a port provides | the store needs it for |
 //! |---|---|

@@ -16,7 +16,7 @@ pub(super) const MIGRATIONS: &[&str] = &[VERSION_1];
 ///
 /// A host is stored as `name#incarnation`, with the incarnation in hexadecimal digits, because half
 /// of all incarnations exceed SQLite's integers. Times are milliseconds of the store's clock.
-/// Positions, origins of groups (the column `founding`) and host records are text in the formats of `text/`.
+/// Positions, origins of groups (the column `founding`) and host records are text in the formats of `record_text/`.
 const VERSION_1: &str = "
 -- One row. The clock: see clock.rs. wakes and changes number all wakes and all lines of the history.
 CREATE TABLE state (

@@ -1,4 +1,5 @@
-//! Tests that renewal batches are deleted when nobody needs them, and that no lost lease is renewed after that.
+//! Tests that renewal batches are deleted when nobody needs them, and that no lost lease is renewed after
+//! that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

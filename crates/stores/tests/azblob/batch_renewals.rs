@@ -336,7 +336,7 @@ fn a_claim_with_a_date_far_ahead_revokes_no_other_lease() {
     });
 }
 
-/// Of a host that is dead one write revocations everything: the claims of its leases need no more.
+/// One write revokes all leases of a dead host, so that the claims of the others need none.
 #[test]
 fn all_leases_of_a_host_that_was_silent_for_a_lease_are_revoked_together() {
     const SHORT: Duration = Duration::from_secs(2);

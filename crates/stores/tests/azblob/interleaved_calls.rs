@@ -1,5 +1,5 @@
-//! Tests two calls on one partition whose requests interleave: one is held up at each of its requests, while the other
-//! runs.
+//! Tests two calls on one partition whose requests interleave: one is held up at each of its requests, while
+//! the other runs.
 
 use std::time::Duration;
 

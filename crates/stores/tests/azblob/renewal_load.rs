@@ -1,5 +1,5 @@
-//! Tests that no lease is lost when 1,024 leases are renewed at a service that is 80 ms away, hangs on one
-//! request in 1,000 and throttles one in 20.
+//! Tests that no lease is lost when leases are renewed at a service that is 80 ms away, hangs on a few
+//! requests and throttles one in 20: 256 leases, or 1,024 in the long form (one request in 1,000 hangs).
 //!
 //! `EPHOR_RENEWALS_SECONDS` is the time with faults (`./check renewals`); a quarter of it is played without them first.
 //! Without it one round is played of each kind, of a quarter of the leases, and one request in 100 hangs.

@@ -1,5 +1,5 @@
-//! Tests that acknowledged writes are on disk, that the write lock is free during a sync, and that a
-//! failing or full disk is reported.
+//! Tests that acknowledged writes are on disk, that the write lock is free during a sync, and that a failing
+//! or full disk, or a replaced file, is reported.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

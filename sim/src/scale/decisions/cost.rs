@@ -1,4 +1,5 @@
-//! Measures how long one balancing decision takes, in wall-clock time: a figure to look at, on which no test depends.
+//! Measures how long one balancing decision takes, in wall-clock time: a figure to look at, on which no test
+//! depends.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Reads and writes host records, and the desired states of hosts.
+//! Reads and writes host records and the desired states of hosts. A heartbeat also deletes a few blobs of
+//! hosts that are long dead.
 //!
 //! | stored name | value |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Reads and writes host records, and the desired states of hosts.
+//! Reads and writes host records and the desired states of hosts, and deletes those of hosts that are long
+//! dead.
 
 use ephor_core::host_record::{HandoverRequest, HostRecord};
 use ephor_core::ids::HostId;

@@ -1,5 +1,5 @@
-//! Test helper for the KEDA tests: a hub with the real gateway, a host whose processor handles events one
-//! at a time as the test permits, and KEDA's formula.
+//! Test helper for the KEDA tests: a hub with the real gateway, and a host whose processor handles events one
+//! at a time as the test permits. KEDA's formula is in `formula.rs`.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,6 @@
 //! Tests of the autoscaler KEDA: its formula on Ephor's checkpoint blobs and the hub's `$management` gives
-//! the true backlog, before the first event, while hosts run, and when they are stopped.
+//! the true backlog, before the first event, while hosts run, and when they are stopped. The last test is
+//! about counts that are too high: after retention and a seek.
 
 mod fixture;
 mod formula;

@@ -78,8 +78,8 @@ exemptions! {
     StoreRestoredRecently: "120 s after the restore",
     /// The store was restored, and what it counts may be what it counted before.
     StoreWasRestored: "the end of the run",
-    /// A restored store gave the same epoch to another host.
-    EpochReissued: "60 s after the restore",
+    /// A restored store gave the same epoch to another host, or to a seek.
+    EpochReissued: "60 s after the restore; for checkpoints and gaps, the end of that epoch",
     /// The machine's clock stood still, so that it cannot see that its lease is over.
     ClockStopped: "its next renewal",
     /// The store's clock was set, and a fault affected the machine or kept it from the store.
@@ -163,6 +163,8 @@ checks! {
     RenewedWhileStuck: 65,
     /// A skipped event failed as often as the policy says.
     SkippedEvent: 5,
+    /// All events before a checkpoint are finished.
+    CoveredByCheckpoint: 100,
     /// The answer to a checkpoint is true.
     CheckpointAnswer: 55,
     /// A processor is closed because of a seek only if somebody sought.

@@ -73,12 +73,17 @@ impl Judge {
             .append(format_args!("{} reports about {partition:?}: {error}", self.handle.name_of(machine)));
         let violation = {
             let mut state = self.state();
+            // Two owners of one epoch have passed over the gaps in turns.
+            let reissued = state.partitions.get(&partition).is_some_and(|facts| {
+                facts.last_epoch_of(machine).is_some_and(|epoch| facts.reissued.contains(&epoch))
+            });
             // In a hub that was created again the host may report gaps of an earlier log.
             let exempt = self.is_exempt(
                 Check::Gaps,
                 [
                     (Exemption::EarlierLog, state.log_generation() > 0),
                     (Exemption::StoreRestored, state.in_restore_grace(self.handle.now())),
+                    (Exemption::EpochReissued, reissued),
                 ],
             );
             let facts = state.partitions.entry(partition).or_default();

@@ -159,6 +159,8 @@ pub(super) struct PartitionFacts {
     pub(super) oldest_kept: SequenceNumber,
     /// Numbers of the present log whose events are lost, and numbers that were never assigned.
     pub(super) passed_over: Vec<Range<SequenceNumber>>,
+    /// The epochs that a restored store gave out once more: to another machine, or to a seek.
+    pub(super) reissued: BTreeSet<Epoch>,
     /// The gaps that each epoch has passed over and not reported yet.
     pub(super) unreported_gaps: BTreeMap<Epoch, UnreportedGaps>,
     /// The former logs of the hub, by their generation.

@@ -118,7 +118,11 @@ impl Judge {
                 let unfinished =
                     |event: &SequenceNumber| !facts.done.contains(event) && !facts.is_gone(*event);
                 let missing = (from.0..next.0).map(SequenceNumber).find(unfinished);
-                if let Some(missing) = missing {
+                // The owner from before the restore does not know of the seek or of the other owner.
+                let reissued = facts.reissued.contains(&token.epoch);
+                if let Some(missing) = missing
+                    && !self.is_exempt(Check::CoveredByCheckpoint, [(Exemption::EpochReissued, reissued)])
+                {
                     let what =
                         format!("a checkpoint up to {next:?} covers {missing:?}, which nobody finished");
                     violations.push((Promise::AtLeastOnceInOrder, what));
@@ -188,6 +192,12 @@ impl Judge {
                 facts.epoch = facts.epoch.max(change.epoch);
                 if matches!(change.reason, ChangeReason::Seek { .. }) {
                     carry_out_seek(facts, present, change.epoch);
+                }
+                let machine = grant.map(|(machine, _)| machine);
+                let to_another =
+                    |(epoch, of): &(Epoch, Machine)| *epoch == change.epoch && Some(*of) != machine;
+                if facts.granted.keys().any(to_another) {
+                    facts.reissued.insert(change.epoch);
                 }
                 let next = facts.stored_position;
                 facts.known_saved = next;

@@ -123,7 +123,8 @@ async fn system_properties() -> Result<(), Failure> {
         // As with the service, it is for the hub alone.
         equal(found.header.is_none(), true, "no header")?;
         let annotations = found.message_annotations.ok_or("no annotations")?.0;
-        equal(annotations.len(), 3, "annotations")?;
+        // Sequence number and its epoch, offset, and enqueued time.
+        equal(annotations.len(), 4, "annotations")?;
     }
     Ok(())
 }

@@ -157,7 +157,8 @@ async fn system_properties() -> Result<(), Failure> {
     let sent = AmqpMessage::builder().with_properties(full.clone()).with_body(b"described".to_vec()).build();
     for found in through(&[sent]).await? {
         equal(found.properties, Some(full.clone()), "properties")?;
-        equal(found.message_annotations.map(|annotations| annotations.0.len()), Some(3), "annotations")?;
+        // Sequence number and its epoch, offset, and enqueued time.
+        equal(found.message_annotations.map(|annotations| annotations.0.len()), Some(4), "annotations")?;
     }
     Ok(())
 }

@@ -26,7 +26,10 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A group may be called `$management`; at the end of an address that word means another node.
+/// A group may be called `$management`; at the end of an address that word means another node. And the last word of
+/// a hub's name may be `partitions`; with a slash behind it, the address is that of a partition without an id.
 fn is_ambiguous(address: &Address, written: &str) -> bool {
-    written.to_ascii_lowercase().ends_with("/$management") && !matches!(address, Address::Management { .. })
+    let written = written.to_ascii_lowercase();
+    let is_management = matches!(address, Address::Management { .. });
+    written.ends_with("/$management") && !is_management || written.ends_with("/partitions")
 }

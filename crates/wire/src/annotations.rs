@@ -1,4 +1,5 @@
-//! Annotations that the hub adds to an event on delivery, and that the client reads.
+//! Message and delivery annotations that the hub adds to each event that it delivers, and that the client
+//! reads.
 //!
 //! | annotation | section | type |
 //! |---|---|---|

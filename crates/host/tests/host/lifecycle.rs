@@ -1,5 +1,5 @@
 //! Tests of the life cycle of a processor: created, opened, called batch by batch, closed. Also tests of
-//! closures, idle partitions and pauses.
+//! closures used as processors, idle partitions and pauses.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

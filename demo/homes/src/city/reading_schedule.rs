@@ -1,5 +1,5 @@
-//! The schedule of readings: every sensor sends once per minute of city time, each at its own offset within
-//! the minute, so that the load is even.
+//! Generates the readings that are due: one of each sensor per minute of city time, at its own offset within
+//! the minute, so that the load is even. Some come again; sensors with an empty battery send none.
 
 use std::collections::BTreeMap;
 

@@ -75,7 +75,7 @@ impl Naive<'_> {
         assert!(depth <= MAX_DEPTH, "the nesting is within its limit");
         match code {
             0x00 => {
-                assert!(matches!(self.rest[0], 0x44 | 0x53 | 0x80 | 0xa3 | 0xb3), "not a descriptor");
+                assert!(is_descriptor(self.rest[0]), "not a descriptor");
                 self.value(depth + 1);
                 self.value(depth + 1);
             }
@@ -110,7 +110,7 @@ impl Naive<'_> {
         let mut depth = depth + 1;
         let mut element = self.byte();
         while element == 0x00 {
-            assert!(matches!(self.rest[0], 0x44 | 0x53 | 0x80 | 0xa3 | 0xb3), "not a descriptor");
+            assert!(is_descriptor(self.rest[0]), "not a descriptor");
             self.value(depth);
             depth += 1;
             element = self.byte();
@@ -120,4 +120,12 @@ impl Naive<'_> {
         }
         (0..count).for_each(|_| self.of_code(element, depth));
     }
+}
+
+/// True for the codes of integers and text: the service delivers descriptors of these types.
+fn is_descriptor(code: u8) -> bool {
+    matches!(
+        code,
+        0x43 | 0x44 | 0x50..=0x55 | 0x60 | 0x61 | 0x70 | 0x71 | 0x80 | 0x81 | 0xa1 | 0xa3 | 0xb1 | 0xb3
+    )
 }
